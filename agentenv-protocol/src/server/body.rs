@@ -1,0 +1,73 @@
+//! Reading a request's body up to a limit.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+/// How long a body that is read whole may take.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A body that could not be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyFault {
+    /// It is larger than this many bytes.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    /// It was not there within [`BODY_TIMEOUT`].
+    #[error("the body took longer than {} s", BODY_TIMEOUT.as_secs())]
+    TooSlow,
+    /// It broke off.
+    #[error("the body could not be read: {0}")]
+    Broken(String),
+}
+
+impl BodyFault {
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// Reads a body of at most `limit` bytes. No more than that is ever held.
+///
+/// # Errors
+/// [`BodyFault`]
+pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyFault> {
+    let hint = http_body::Body::size_hint(&body).lower();
+    if hint > limit as u64 {
+        return Err(BodyFault::TooLarge(limit));
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyFault::TooLarge(limit)),
+        Ok(Err(error)) => Err(BodyFault::Broken(error.to_string())),
+        Err(_) => Err(BodyFault::TooSlow),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_has_its_time_and_its_size() {
+        let pieces = |pause: u64| {
+            Body::from_stream(futures_util::stream::unfold((), move |()| async move {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
+            }))
+        };
+        assert_eq!(read_body(pieces(10), 1000).await, Err(BodyFault::TooSlow));
+        assert_eq!(read_body(pieces(10), 20).await, Err(BodyFault::TooLarge(20)));
+        assert_eq!(read_body(Body::from("four"), 4).await, Ok(Bytes::from_static(b"four")));
+        assert_eq!(read_body(Body::from("four"), 3).await, Err(BodyFault::TooLarge(3)));
+    }
+}

@@ -1,0 +1,337 @@
+//! One HTTP/1.1 connection: its requests go to a router, it may be silent only so long, and it can be told to end. How many
+//! there are is `listen`'s.
+
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// How long a request's head may take from its first byte on.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection may lie idle before its first request, and between two.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Most header fields of a request; one with more is answered 431.
+const MAX_HEADERS: usize = 256;
+
+/// Serves a connection until either side closes it. Once `end` resolves, it closes at its next pause: at once where it is idle,
+/// else behind the answer under way.
+pub(super) async fn serve<S>(stream: S, router: Router, end: impl Future<Output = ()>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let answering = Arc::new(AtomicBool::new(false));
+    let stream = Timed { stream, answering: Arc::clone(&answering), begun: false, deadline: None };
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answering = Answering::begin(&answering);
+        let response = names_its_host(&request).then(|| router.call(request));
+        async move {
+            let response = match response {
+                Some(response) => AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|_| {
+                    tracing::error!("a request's handler panicked");
+                    Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, r#"{"error":"internal error"}"#))
+                }),
+                None => {
+                    Ok(plain(StatusCode::BAD_REQUEST, r#"{"error":"the Host header must be there once"}"#))
+                }
+            };
+            response
+                .map(|response: Response<Body>| response.map(|body| Watched { body, _answering: answering }))
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_headers(MAX_HEADERS);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = end => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// Whether a request says once to whom it goes, as HTTP/1.1 asks (RFC 9112, section 3.2). Two who read it could otherwise take
+/// it for two requests to two servers.
+fn names_its_host(request: &Request<Incoming>) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => true,
+        (None, _) => request.version() < Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+    }
+}
+
+fn plain(status: StatusCode, json: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Says while it lives that a request is being answered.
+struct Answering(Arc<AtomicBool>);
+
+impl Answering {
+    fn begin(flag: &Arc<AtomicBool>) -> Self {
+        flag.store(true, Ordering::Relaxed);
+        Self(Arc::clone(flag))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer, which is under way until this is dropped.
+struct Watched {
+    body: Body,
+    _answering: Answering,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that fails once a request's head has begun and not ended within [`HEAD_TIMEOUT`]. Hyper has one timer for a head
+/// and for the silence before it, which must be the longer one. A head that comes in one piece costs no timer.
+struct Timed<S> {
+    stream: S,
+    /// Whether a request is being answered; what comes then is no head.
+    answering: Arc<AtomicBool>,
+    /// A head has begun.
+    begun: bool,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if self.answering.load(Ordering::Relaxed) {
+            self.begun = false;
+            self.deadline = None;
+            return read;
+        }
+        if read.is_ready() {
+            self.begun |= buf.filled().len() > before;
+            return read;
+        }
+        if self.begun {
+            let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(HEAD_TIMEOUT)));
+            ready!(deadline.as_mut().poll(cx));
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "a request's head took too long",
+            )));
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::Notify;
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A connection to a server that answers `/` at once, `/slow` after two minutes, and `POST /body` with what it was sent.
+    fn connect(end: impl Future<Output = ()> + Send + 'static) -> (DuplexStream, JoinHandle<()>) {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let routes = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route(
+                "/slow",
+                get(|| async {
+                    sleep(2 * IDLE_TIMEOUT).await;
+                    "late"
+                }),
+            )
+            .route("/panic", get(|| async { panic!("secret") as () }))
+            .route("/body", post(|body: String| async { body }));
+        (near, tokio::spawn(serve(far, routes, end)))
+    }
+
+    /// Reads an answer that ends with this text.
+    async fn answer(stream: &mut DuplexStream, last: &str) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(last.as_bytes()) {
+            assert_ne!(stream.read_buf(&mut text).await.unwrap(), 0, "closed");
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_less_time_than_silence() {
+        for (sent, seconds) in [(&b""[..], 60), (b"GET / HTTP/1.1\r\nhost: x", 10)] {
+            for first in [false, true] {
+                let (mut stream, served) = connect(std::future::pending());
+                if !first {
+                    stream.write_all(GET).await.unwrap();
+                    answer(&mut stream, "hello").await;
+                }
+                let begun = Instant::now();
+                stream.write_all(sent).await.unwrap();
+                served.await.unwrap();
+                assert_eq!(begun.elapsed().as_secs(), seconds, "{sent:?} {first}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_trickles_has_no_more_time_for_it() {
+        let (mut stream, served) = connect(std::future::pending());
+        let begun = Instant::now();
+        tokio::spawn(async move {
+            loop {
+                let _ = stream.write_all(b"G").await;
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        served.await.unwrap();
+        assert_eq!(begun.elapsed(), HEAD_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_head_has_its_time() {
+        let (mut stream, served) = connect(std::future::pending());
+        stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        answer(&mut stream, "late").await;
+        stream.write_all(b"POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nsl").await.unwrap();
+        sleep(2 * IDLE_TIMEOUT).await;
+        stream.write_all(b"ow").await.unwrap();
+        answer(&mut stream, "slow").await;
+        sleep(IDLE_TIMEOUT / 2).await;
+        stream.write_all(GET).await.unwrap();
+        answer(&mut stream, "hello").await;
+        drop(stream);
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_names_one_host() {
+        for (head, status) in [
+            ("GET / HTTP/1.1\r\nhost: x\r\n\r\n", "200"),
+            ("GET / HTTP/1.0\r\n\r\n", "200"),
+            ("GET http://y/ HTTP/1.1\r\nhost: x\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\n\r\n", "400"),
+            ("GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", "400"),
+        ] {
+            let (mut stream, _served) = connect(std::future::pending());
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let last = if status == "200" { "hello" } else { "}" };
+            let said = answer(&mut stream, last).await;
+            assert_eq!(said.split(' ').nth(1), Some(status), "{head:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_its_requests_alone() {
+        let (mut stream, _served) = connect(std::future::pending());
+        stream.write_all(b"GET /panic HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let said = answer(&mut stream, "}").await;
+        assert!(said.starts_with("HTTP/1.1 500") && !said.contains("secret"), "{said}");
+        stream.write_all(GET).await.unwrap();
+        answer(&mut stream, "hello").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn told_to_end_it_ends_at_its_next_pause() {
+        for (sent, last) in
+            [(&b""[..], ""), (GET, "hello"), (b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n", "late")]
+        {
+            let end = Arc::new(Notify::new());
+            let told = Arc::clone(&end);
+            let (mut stream, served) = connect(async move { told.notified().await });
+            stream.write_all(sent).await.unwrap();
+            if last == "hello" {
+                answer(&mut stream, last).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            let begun = Instant::now();
+            end.notify_one();
+            if last == "late" {
+                assert!(answer(&mut stream, last).await.contains("connection: close"));
+            }
+            served.await.unwrap();
+            assert_eq!(begun.elapsed() > Duration::from_secs(1), last == "late", "{last}");
+        }
+    }
+}
