@@ -1,0 +1,6 @@
+//! Serves the fixture of this name where `MCP_HOST` and `MCP_PORT` say.
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    Ok(agentenv_protocol::serve(agentenv_tests::contacts::ContactsEnv::default()).await?)
+}
