@@ -10,12 +10,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::json::Members;
-
-/// The `_meta` key under which a gateway names the caller's role to a child (contract 2.5).
-pub const META_ROLE: &str = "agentenv.io/role";
-
-/// The `_meta` key under which a gateway names the caller's session to a child (contract 2.5).
-pub const META_SESSION: &str = "agentenv.io/session";
+use crate::mcp::{META_ROLE, META_SESSION};
 
 /// The role of a caller that names none.
 pub const DEFAULT_ROLE: &str = "default";

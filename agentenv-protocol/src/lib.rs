@@ -90,6 +90,7 @@ pub mod rpc;
 pub mod schema;
 pub mod server;
 pub mod standard;
+pub mod task;
 pub mod testing;
 pub mod time;
 pub mod tool;

@@ -11,9 +11,6 @@ use crate::error::{Failure, ToolError};
 use content::Wire;
 pub use content::{Annotations, Audience, Content};
 
-/// The `_meta` key of a tool that a gateway hides until a rule names it (contract 2.3).
-pub const META_HIDDEN: &str = "agentenv.io/hiddenByDefault";
-
 /// A tool's answer: MCP's `CallToolResult`, already written as JSON.
 ///
 /// ```

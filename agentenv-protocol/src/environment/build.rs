@@ -13,8 +13,9 @@ use super::tool_access::ToolAccess;
 use super::{CardHead, Inner, RoutePlace, ToolPlace};
 use crate::card::{CARD_PATH, CardExtension, CardTool, DATA_PLANE_PATH, EnvironmentCard, MCP_PATH};
 use crate::extension::{ExtensionRoute, default_path};
+use crate::mcp::META_HIDDEN;
 use crate::schema::ObjectSchema;
-use crate::tool::{META_HIDDEN, ToolListing};
+use crate::tool::ToolListing;
 
 /// Longest name of a tool.
 const MAX_TOOL_NAME: usize = 128;

@@ -122,7 +122,7 @@ pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
     }
     for entry in values.filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')) {
         let mut parts = entry.split(';').map(str::trim);
-        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let range = parts.next().unwrap_or_default();
         let refused = parts.any(|p| {
             let quality = p.strip_prefix("q=").or_else(|| p.strip_prefix("Q="));
             quality.and_then(|q| q.trim().parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
@@ -130,8 +130,9 @@ pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
         if refused {
             continue;
         }
-        found.json |= matches!(range.as_str(), "*/*" | "application/*" | "application/json");
-        found.events |= matches!(range.as_str(), "*/*" | "text/*" | "text/event-stream");
+        let is = |kind: &&str| range.eq_ignore_ascii_case(kind);
+        found.json |= ["*/*", "application/*", "application/json"].iter().any(is);
+        found.events |= ["*/*", "text/*", "text/event-stream"].iter().any(is);
     }
     found
 }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::headers::{self, MCP_VERSION};
+use super::headers::{self, Accepts, MCP_VERSION};
 use super::session::Sessions;
 use super::{META_CAPABILITIES, META_LOG_LEVEL, META_VERSION, SESSION_VERSIONS};
 use crate::context::Notify;
@@ -166,15 +166,16 @@ impl<S: Service> Endpoint<S> {
     pub async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let mut response = match self.read(&parts, body).await {
-            Ok(body) => self.answer(&parts, body).await,
+            Ok((body, accepts)) => self.answer(&parts, accepts, body).await,
             Err(response) => response,
         };
         response.headers_mut().insert(INSTANCE_HEADER, self.instance.clone());
         response
     }
 
-    /// What can be told without looking at a message: the verb, where it comes from, its type and size.
-    async fn read(&self, parts: &Parts, body: Body) -> Result<Bytes, Response<Body>> {
+    /// What can be told without looking at a message: the verb, where it comes from, its type and size. Gives the body, and
+    /// what the client takes as an answer.
+    async fn read(&self, parts: &Parts, body: Body) -> Result<(Bytes, Accepts), Response<Body>> {
         if !headers::origin_is_allowed(&parts.headers, &self.options.allowed_origins) {
             let refusal =
                 Refusal::new(StatusCode::FORBIDDEN, rpc::INVALID_REQUEST, "the Origin is not allowed");
@@ -198,19 +199,20 @@ impl<S: Service> Endpoint<S> {
                 "Accept must take application/json or text/event-stream",
             );
         }
-        crate::server::read_body(body, BODY_LIMIT).await.map_err(|fault| {
-            answer::refuse(None, &Refusal::new(fault.status(), rpc::INVALID_REQUEST, fault.to_string()))
-        })
+        match crate::server::read_body(body, BODY_LIMIT).await {
+            Ok(body) => Ok((body, accepts)),
+            Err(fault) => refuse(fault.status(), &fault.to_string()),
+        }
     }
 
-    async fn answer(&self, parts: &Parts, body: Bytes) -> Response<Body> {
+    async fn answer(&self, parts: &Parts, accepts: Accepts, body: Bytes) -> Response<Body> {
         let message = match Message::parse(&body) {
             Ok(message) => message,
             Err(bad) => {
                 return answer::refuse(bad.id, &Refusal::new(StatusCode::BAD_REQUEST, bad.code, bad.message));
             }
         };
-        let incoming = match Incoming::new(parts, &message) {
+        let incoming = match Incoming::new(parts, accepts, &message) {
             Ok(incoming) => incoming,
             Err(refusal) => return answer::refuse(message.id, &refusal),
         };
@@ -254,6 +256,7 @@ impl<S: Service> Endpoint<S> {
 /// A message with what its headers and `_meta` say.
 struct Incoming<'a> {
     headers: &'a HeaderMap,
+    accepts: Accepts,
     /// `None` for a notification or a response.
     id: Option<&'a RawValue>,
     /// Empty for a response.
@@ -265,7 +268,7 @@ struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    fn new(parts: &'a Parts, message: &'a Message<'a>) -> Result<Self, Refusal> {
+    fn new(parts: &'a Parts, accepts: Accepts, message: &'a Message<'a>) -> Result<Self, Refusal> {
         let params = match message.params {
             None => Members::default(),
             Some(raw) => Members::of(raw.get())
@@ -280,7 +283,7 @@ impl<'a> Incoming<'a> {
             Refusal::bad_request("the MCP-Protocol-Version header must be there once, in ASCII")
         })?;
         let method = message.method.as_deref().unwrap_or_default();
-        Ok(Self { headers: &parts.headers, id: message.id, method, params, meta, version })
+        Ok(Self { headers: &parts.headers, accepts, id: message.id, method, params, meta, version })
     }
 
     /// A message is in the stateless era if it says so itself, or names a version that no session has.

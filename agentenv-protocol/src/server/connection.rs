@@ -6,7 +6,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a request's head may take from its first byte on.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,11 +39,11 @@ pub(super) async fn serve<S>(stream: S, router: Router, end: impl Future<Output 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let answering = Arc::new(AtomicBool::new(false));
-    let stream = Timed { stream, answering: Arc::clone(&answering), begun: false, deadline: None };
+    let activity = Activity::new();
+    let stream = Timed::new(stream, Arc::clone(&activity));
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
-        let answering = Answering::begin(&answering);
+        let answering = Answering::begin(&activity);
         let response = names_its_host(&request).then(|| router.call(request));
         async move {
             let response = match response {
@@ -60,9 +60,10 @@ where
         }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_headers(MAX_HEADERS);
+    builder.header_read_timeout(None).max_headers(MAX_HEADERS);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = end => {
             connection.as_mut().graceful_shutdown();
@@ -92,19 +93,41 @@ fn plain(status: StatusCode, json: &'static str) -> Response<Body> {
     response
 }
 
+/// What happens on a connection, and since when.
+struct Activity {
+    start: Instant,
+    /// The microseconds from the start to the end of the last answer, or [`ANSWERING`](Self::ANSWERING).
+    silent: AtomicU64,
+}
+
+impl Activity {
+    const ANSWERING: u64 = u64::MAX;
+
+    fn new() -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), silent: AtomicU64::new(0) })
+    }
+
+    /// Since when no request has been answered; `None` while one is.
+    fn silent_since(&self) -> Option<Instant> {
+        let silent = self.silent.load(Ordering::Relaxed);
+        (silent != Self::ANSWERING).then(|| self.start + Duration::from_micros(silent))
+    }
+}
+
 /// Says while it lives that a request is being answered.
-struct Answering(Arc<AtomicBool>);
+struct Answering(Arc<Activity>);
 
 impl Answering {
-    fn begin(flag: &Arc<AtomicBool>) -> Self {
-        flag.store(true, Ordering::Relaxed);
-        Self(Arc::clone(flag))
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.silent.store(Activity::ANSWERING, Ordering::Relaxed);
+        Self(Arc::clone(activity))
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        let since = u64::try_from(self.0.start.elapsed().as_micros()).unwrap_or(Activity::ANSWERING - 1);
+        self.0.silent.store(since, Ordering::Relaxed);
     }
 }
 
@@ -134,15 +157,43 @@ impl http_body::Body for Watched {
     }
 }
 
-/// A stream that fails once a request's head has begun and not ended within [`HEAD_TIMEOUT`]. Hyper has one timer for a head
-/// and for the silence before it, which must be the longer one. A head that comes in one piece costs no timer.
+/// A stream that fails once it has been silent for [`IDLE_TIMEOUT`], or a request's head has begun and not ended within
+/// [`HEAD_TIMEOUT`]. Hyper has one timer for both, and sets it anew for each request; here a request costs a look at the clock.
 struct Timed<S> {
     stream: S,
-    /// Whether a request is being answered; what comes then is no head.
-    answering: Arc<AtomicBool>,
-    /// A head has begun.
-    begun: bool,
-    deadline: Option<Pin<Box<Sleep>>>,
+    activity: Arc<Activity>,
+    /// When the head under way began.
+    begun: Option<Instant>,
+    /// Goes off when the time may be over, which is then looked at: it is not moved with each request.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Timed<S> {
+    fn new(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity, begun: None, alarm: None }
+    }
+
+    /// When what is waited for must have come; `None` while a request is being answered.
+    fn deadline(&self) -> Option<Instant> {
+        let silent = self.activity.silent_since()?;
+        Some(self.begun.map_or(silent + IDLE_TIMEOUT, |begun| begun + HEAD_TIMEOUT))
+    }
+
+    /// Ready once it is too late. An answer may end without hyper's looking at the stream again, so it has an alarm too.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let due = self.deadline().unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT);
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            if alarm.deadline() > due {
+                alarm.as_mut().reset(due);
+            }
+            ready!(alarm.as_mut().poll(cx));
+            if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+                return Poll::Ready(());
+            }
+            self.alarm = None;
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
@@ -153,24 +204,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if self.answering.load(Ordering::Relaxed) {
-            self.begun = false;
-            self.deadline = None;
-            return read;
+        if self.activity.silent_since().is_none() {
+            // What comes now is no head.
+            self.begun = None;
+        } else if self.begun.is_none() && buf.filled().len() > before {
+            self.begun = Some(Instant::now());
         }
         if read.is_ready() {
-            self.begun |= buf.filled().len() > before;
             return read;
         }
-        if self.begun {
-            let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(HEAD_TIMEOUT)));
-            ready!(deadline.as_mut().poll(cx));
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "a request's head took too long",
-            )));
-        }
-        read
+        ready!(self.poll_late(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "a request took too long to come")))
     }
 }
 
@@ -206,7 +250,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::sync::Notify;
     use tokio::task::JoinHandle;
-    use tokio::time::Instant;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -241,16 +285,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_has_less_time_than_silence() {
         for (sent, seconds) in [(&b""[..], 60), (b"GET / HTTP/1.1\r\nhost: x", 10)] {
-            for first in [false, true] {
+            for (path, last) in [("", ""), ("/", "hello"), ("/slow", "late")] {
                 let (mut stream, served) = connect(std::future::pending());
-                if !first {
-                    stream.write_all(GET).await.unwrap();
-                    answer(&mut stream, "hello").await;
+                if !path.is_empty() {
+                    let get = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+                    stream.write_all(get.as_bytes()).await.unwrap();
+                    answer(&mut stream, last).await;
                 }
                 let begun = Instant::now();
                 stream.write_all(sent).await.unwrap();
                 served.await.unwrap();
-                assert_eq!(begun.elapsed().as_secs(), seconds, "{sent:?} {first}");
+                assert_eq!(begun.elapsed().as_secs(), seconds, "{sent:?} {path}");
             }
         }
     }

@@ -45,7 +45,7 @@ pub async fn serve_router(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let (permit, told) = open.place().await;
-                    spawn(stream, router.clone(), stop.clone(), told, permit, &open.tasks);
+                    spawn(stream, router.clone(), told, permit, &open.tasks);
                 }
                 // A client that is gone already says nothing of the listener; anything else may pass.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -62,6 +62,7 @@ pub async fn serve_router(
         () = accept => {}
     }
     drop(listener);
+    open.oldest.clear();
     tracker.close();
     open.tasks.close();
     let all = async {
@@ -77,7 +78,6 @@ pub async fn serve_router(
 fn spawn(
     stream: TcpStream,
     router: Router,
-    stop: CancellationToken,
     told: oneshot::Receiver<()>,
     permit: OwnedSemaphorePermit,
     tasks: &TaskTracker,
@@ -87,17 +87,9 @@ fn spawn(
     }
     tasks.spawn(async move {
         let _permit = permit;
-        let told = async {
-            if told.await.is_err() {
-                // Nobody is there to tell it: the server stops.
-                std::future::pending::<()>().await;
-            }
-        };
+        // Word that comes when its sender is dropped: the server stops.
         let end = async {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = told => {}
-            }
+            let _ = told.await;
         };
         connection::serve(stream, router, end).await;
     });

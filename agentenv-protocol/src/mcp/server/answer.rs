@@ -2,32 +2,24 @@
 //! ends.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::headers::accepts;
 use super::super::session::Session;
 use super::super::sse;
 use super::{Call, Endpoint, Incoming, Refusal, Service};
 use crate::context::{LogLevel, Notification};
 use crate::json::RawJson;
 use crate::rpc;
+use crate::task::{Panicked, RunToEnd};
 
 /// Notifications that wait for a slow reader; more are dropped, for a call never waits for them.
 const QUEUED_NOTIFICATIONS: usize = 256;
@@ -58,7 +50,7 @@ pub(super) fn respond(incoming: &Incoming<'_>, result: Result<Bytes, Refusal>) -
         Err(refusal) => refuse(incoming.id, &refusal),
         Ok(result) => {
             let body = rpc::result(incoming.id(), std::str::from_utf8(&result).unwrap_or("null"));
-            if accepts(incoming.headers).json {
+            if incoming.accepts.json {
                 json(StatusCode::OK, body)
             } else {
                 events(Body::from(sse::event(&body)))
@@ -136,9 +128,8 @@ pub(super) struct Plan {
 impl<S: Service> Endpoint<S> {
     /// Runs a call to its end and answers with what comes of it.
     pub(super) async fn run(&self, incoming: &Incoming<'_>, mut call: Call, plan: Plan) -> Response<Body> {
-        let accepts = accepts(incoming.headers);
         let token = incoming.meta.get("progressToken").map(|token| token.get().to_owned());
-        let listens = accepts.events && (token.is_some() || plan.log_level.is_some());
+        let listens = incoming.accepts.events && (token.is_some() || plan.log_level.is_some());
         let mut said = listens.then(|| {
             let (sender, said) = mpsc::channel(QUEUED_NOTIFICATIONS);
             let level = plan.log_level;
@@ -158,15 +149,16 @@ impl<S: Service> Endpoint<S> {
             let _entry = entry;
             service.call(call).await.map(|result| finish(&result))
         };
-        let mut running = Running::new(call, &self.options.tracker);
+        let mut running = RunToEnd::new(call, &self.options.tracker);
 
         let first = tokio::select! {
             // What was said goes before the end, also where both are there at once.
             biased;
             Some(message) = next(&mut said) => message,
             () = cancel.cancelled() => return refuse(incoming.id, &cancelled()),
-            result = &mut running => {
+            ended = &mut running => {
                 disarm(guard);
+                let result = result_of(ended);
                 // What it said on the way to its end still goes before it.
                 let said = said.and_then(|mut said| Some((said.try_recv().ok()?, said)));
                 let Some((first, mut said)) = said else { return respond(incoming, result) };
@@ -188,6 +180,8 @@ impl<S: Service> Endpoint<S> {
     }
 }
 
+type Running = RunToEnd<Result<Bytes, Refusal>>;
+
 /// A call whose answer is an event stream.
 struct Ongoing {
     said: Option<mpsc::Receiver<Bytes>>,
@@ -204,7 +198,7 @@ impl Ongoing {
             biased;
             Some(message) = next(&mut self.said) => return (message, Some(self)),
             () = self.cancel.cancelled() => Err(cancelled()),
-            result = &mut self.running => result,
+            ended = &mut self.running => result_of(ended),
         };
         disarm(self.guard);
         (last(self.id.as_deref(), result), None)
@@ -235,52 +229,14 @@ fn disarm(guard: Option<DropGuard>) {
     }
 }
 
+/// A panic is its call's failure alone, and its details stay in the log.
+fn result_of(ended: Result<Result<Bytes, Refusal>, Panicked>) -> Result<Bytes, Refusal> {
+    ended.unwrap_or_else(|Panicked| {
+        tracing::error!("a call panicked");
+        Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, rpc::INTERNAL_ERROR, "internal error"))
+    })
+}
+
 fn cancelled() -> Refusal {
     Refusal::new(StatusCode::OK, rpc::REQUEST_CANCELLED, "the request was cancelled")
-}
-
-/// A call under way. It runs where its answer is awaited, which saves a hand-over between tasks; a caller that hangs up does
-/// not cut it: dropped before its end, it goes on in a task of its own. Either way the tracker counts it.
-struct Running {
-    call: Option<BoxFuture<'static, Result<Bytes, Refusal>>>,
-    tracker: TaskTracker,
-    _counted: TaskTrackerToken,
-}
-
-impl Running {
-    fn new(
-        call: impl Future<Output = Result<Bytes, Refusal>> + Send + 'static,
-        tracker: &TaskTracker,
-    ) -> Self {
-        // A panic is this call's failure alone, and its details stay in the log.
-        let call = AssertUnwindSafe(call).catch_unwind().map(|ended| {
-            ended.unwrap_or_else(|_panic| {
-                tracing::error!("a call panicked");
-                Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, rpc::INTERNAL_ERROR, "internal error"))
-            })
-        });
-        Self { call: Some(call.boxed()), tracker: tracker.clone(), _counted: tracker.token() }
-    }
-}
-
-impl Future for Running {
-    type Output = Result<Bytes, Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &mut self.call else { return Poll::Pending };
-        let result = std::task::ready!(call.as_mut().poll(cx));
-        self.call = None;
-        Poll::Ready(result)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Without a runtime the program is at its end, and so are its calls.
-        if let Some(call) = self.call.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            self.tracker.spawn_on(call, &runtime);
-        }
-    }
 }
