@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test there is, as CI does: format, lints, Rust tests and doc tests, and the peers (real clients in Python,
-# JavaScript and Rust, the Python harness, an A2A agent, MCP's conformance suite). Installs what is missing on the way:
-# Debian packages when it may, the pinned peers into .cache/. Whatever commands are given are run and counted as well.
-# Ends with one line, `N passed, N failed`.
+# JavaScript and Rust, the Python harness, an A2A agent, MCP's conformance suite, a browser, Compose's schema). Installs
+# what is missing on the way: Debian packages when it may, the pinned peers into .cache/. Whatever commands are given are
+# run and counted as well. Ends with one line, `N passed, N failed`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0
@@ -40,10 +40,14 @@ command -v python3 >/dev/null || missing+=(python3)
 python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 command -v npm >/dev/null || missing+=(npm)
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || missing+=(postgresql)
+command -v chromium >/dev/null || missing+=(chromium)
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get -qq update &&
-            DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+        apt-get -qq update
+        # One at a time: what cannot be had keeps nothing else out, and its own test says so.
+        for package in "${missing[@]}"; do
+            DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$package" >/dev/null
+        done
     else
         echo "these Debian packages are missing, and installing them takes root: ${missing[*]}" >&2
     fi

@@ -42,18 +42,21 @@ PEERS = [
     ("client", "node", "client.cjs", ["server", "gateway", "everything", "everything-through-gateway"]),
     ("inspector", "node", "inspector.cjs", ["server", "gateway", "everything"]),
     ("harness", "framework", "harness.py", ["gateway"]),
+    ("page", "node", "page.cjs", ["store"]),
+    ("compose", "compose", "compose.py", ["files"]),
 ]
 
 
 class World:
     """The servers and gateways under test, each a process on a free port of its own."""
 
-    def __init__(self, folder):
-        self.folder, self.processes = folder, []
+    def __init__(self, folder, args):
+        self.folder, self.args, self.processes = folder, args, []
         self.url = {name: f"http://127.0.0.1:{free_port()}" for name in (
             "email", "contacts", "everything", "office", "solo", "studio")}
 
-    def up(self, args):
+    def up(self):
+        args = self.args
         for name in ("email", "contacts", "everything"):
             self.start(name, getattr(args, name), ENVIRONMENT_NAME=name)
         # One in front of two servers, one in front of one, and one in front of the server with every shape of answer.
@@ -69,6 +72,24 @@ class World:
                    REST_PROXY_URLS=",".join(f"mcp-{child}={self.url[child]}" for child in children),
                    GATEWAY_TRAJECTORY_FILE=f"{self.folder}/{name}.jsonl", GATEWAY_CLOCK_URL=f"{self.url[name]}/clock/time")
 
+    def store(self):
+        """An instance with a state store: the wiki, whose pages are in a Postgres that goes with it."""
+        if "library" not in self.url:
+            port = free_port()
+            file = pathlib.Path(self.folder, "library.toml")
+            command = ", ".join(json.dumps(word) for word in shlex.split(self.args.wiki))
+            file.write_text(f'name = "library"\nport = {port}\n'
+                            f'[[server]]\nname = "wiki"\nstore = true\ncommand = [{command}]\n')
+            self.url["library"] = f"http://127.0.0.1:{port}"
+            self.start("library", f"{self.args.gateway} up --json {shlex.quote(str(file))}")
+            self.wait("library")
+        for _ in range(100):  # it may answer before it has said where its store is
+            for line in pathlib.Path(f"{self.folder}/library.log").read_text().splitlines():
+                if line.startswith("{") and '"store_url"' in line:
+                    return json.loads(line)["store_url"]
+            time.sleep(0.05)
+        raise RuntimeError(f"library did not say where its store is:\n{self.log('library')}")
+
     def start(self, name, command, **variables):
         host, port = self.url[name].removeprefix("http://").split(":")
         with open(f"{self.folder}/{name}.log", "w") as log:
@@ -78,7 +99,7 @@ class World:
 
     def wait(self, name):
         # A gateway has the catalog on /state; a server need only answer.
-        path = "/state" if name in ("office", "solo", "studio") else "/mcp"
+        path = "/state" if name in ("office", "solo", "studio", "library") else "/mcp"
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             for other, process in self.processes:
@@ -100,6 +121,11 @@ class World:
 
     def target(self, kind):
         """What a peer is told about the thing that it talks to."""
+        if kind == "store":
+            store = self.store()
+            return {"kind": kind, "store": store, "url": self.url["library"], "mcp": f"{self.url['library']}/mcp"}
+        if kind == "files":
+            return {"kind": kind, "gateway": shlex.split(self.args.gateway), "company": shlex.split(self.args.company)}
         name = {"server": "email", "gateway": "office", "everything": "everything",
                 "everything-through-gateway": "studio"}[kind]
         tools = {"email": EMAIL, "office": [tool for tool in EMAIL + CONTACTS if tool not in HIDDEN]}
@@ -145,7 +171,11 @@ def runtimes():
 def run_peer(tally, tools, name, runtime, script, kind, world, folder):
     """One peer on one target: what it prints is counted, and what it should have printed and did not is a failure."""
     where = f"{name}, {kind}"
-    command = [tools[runtime], HERE / "clients" / script, json.dumps(world.target(kind))]
+    try:
+        command = [tools[runtime], HERE / "clients" / script, json.dumps(world.target(kind))]
+    except RuntimeError as error:
+        tally.add(where, False, str(error))
+        return
     variables = {**os.environ, "NODE_PATH": tools["modules"], "XDG_STATE_HOME": f"{folder}/state", "HOME": folder,
                  "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -169,12 +199,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default="debug", help="which of cargo's folders holds our binaries")
     parser.add_argument("--only", default="", help="only the peers whose name contains this")
-    for name in ("email", "contacts", "everything", "gateway"):
+    for name in ("email", "contacts", "everything", "wiki", "company", "gateway"):
         parser.add_argument(f"--{name}", metavar="CMD", help="a command in place of ours")
     args = parser.parse_args()
     built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / args.profile
     for name, binary in (("email", "fixture-email"), ("contacts", "fixture-contacts"),
-                         ("everything", "fixture-everything"), ("gateway", "agentenv-gateway")):
+                         ("everything", "fixture-everything"), ("wiki", "wiki"), ("company", "company"),
+                         ("gateway", "agentenv-gateway")):
         if not getattr(args, name):
             setattr(args, name, shlex.quote(str(built / binary)))
             if not (built / binary).exists():
@@ -182,9 +213,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
     tools, tally = runtimes(), Tally()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
-        world = World(folder)
+        world = World(folder, args)
         try:
-            world.up(args)
+            world.up()
             for name, runtime, script, kinds in PEERS:
                 for kind in kinds:
                     if args.only in name:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the peers need under .cache/peers at the root of the repository: two Python virtual environments and a
+# Installs what the peers need under .cache/peers at the root of the repository: three Python virtual environments and a
 # node_modules, each in a folder named after a hash of the files that pin it, so that nothing is done when nothing changed.
 # Prints one `NAME=PATH` line each. Needs python3 with venv, and npm.
 set -eu
@@ -37,6 +37,7 @@ venv() {
 
 venv framework
 venv mcp2
+venv compose
 
 folder=$(fresh node "$here/package.json" "$here/package-lock.json") || {
     renew "$folder"

@@ -1,9 +1,11 @@
 //! The database's web page: schemas, tables, rows and the changelog as plain HTML, without a script. What it shows is left
 //! to `database`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use agentenv_protocol::environment::{BuildError, EnvRuntime};
+use agentenv_protocol::json::Members;
 use agentenv_protocol::mcp::server::EndpointOptions;
 use axum::Router;
 use axum::extract::{Path, Query, State};
@@ -13,7 +15,6 @@ use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::{Database, DatabaseEnv, DatabaseError, Rows};
 
@@ -142,7 +143,8 @@ fn table_link(schema: &str, table: &str) -> String {
 
 /// Rows as a table, with a link to the next when there are more.
 fn listing(title: &str, rows: &Rows, next: &str) -> String {
-    let objects: Vec<Map<String, Value>> = rows.rows.iter().filter_map(|row| object(row)).collect();
+    // The values stay as Postgres wrote them: not all of its JSON fits into numbers and texts of ours.
+    let objects: Vec<Members<'_>> = rows.rows.iter().filter_map(|row| Members::of(row.get()).ok()).collect();
     let mut body = String::new();
     put(&mut body, format_args!("<h1>{}</h1>", Text(title)));
     let Some(first) = objects.first() else {
@@ -150,13 +152,13 @@ fn listing(title: &str, rows: &Rows, next: &str) -> String {
         return body;
     };
     body.push_str("<table><tr>");
-    for column in first.keys() {
+    for (column, _) in first.iter() {
         put(&mut body, format_args!("<th>{}</th>", Text(column)));
     }
     body.push_str("</tr>");
     for row in &objects {
         body.push_str("<tr>");
-        for value in row.values() {
+        for (_, value) in row.iter() {
             cell(&mut body, value);
         }
         body.push_str("</tr>");
@@ -168,19 +170,14 @@ fn listing(title: &str, rows: &Rows, next: &str) -> String {
     body
 }
 
-fn object(row: &RawValue) -> Option<Map<String, Value>> {
-    serde_json::from_str(row.get()).ok()
-}
-
-fn cell(body: &mut String, value: &Value) {
-    let text = match value {
-        Value::Null => {
-            body.push_str("<td class=\"null\">null</td>");
-            return;
-        }
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+fn cell(body: &mut String, value: &RawValue) {
+    let json = value.get();
+    if json == "null" {
+        body.push_str("<td class=\"null\">null</td>");
+        return;
+    }
+    // A string as its text, unless it is none that UTF-8 can hold.
+    let text = serde_json::from_str::<String>(json).map_or(Cow::Borrowed(json), Cow::Owned);
     match text.char_indices().nth(VALUE_SHOWN) {
         Some((end, _)) => put(body, format_args!("<td>{}…</td>", Text(text.get(..end).unwrap_or_default()))),
         None => put(body, format_args!("<td>{}</td>", Text(&text))),
@@ -214,7 +211,10 @@ fn html(status: StatusCode, title: &str, body: &str) -> Response {
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (
             header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+            HeaderValue::from_static(
+                "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
+                 frame-ancestors 'none'",
+            ),
         ),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

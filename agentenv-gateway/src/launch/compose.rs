@@ -7,10 +7,12 @@ mod yaml;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use agentenv_protocol::server::DEFAULT_PORT;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -34,10 +36,25 @@ const STORE: &str = "agentenv";
 const PGWEB_PORT: u16 = 8081;
 const DATABASE_PORT: u16 = 18767;
 
+/// How long a container has to stop: longer than the calls under way have to end (contract 10), which is as long as Docker
+/// waits by itself.
+const STOP_GRACE: &str = "15s";
+
+/// Where the gateway's container serves agents when the port of that on the host is its other one's.
+const AGENT_PORT: u16 = 18766;
+
 /// The images of what is not a server's own, unless the file says otherwise.
 const GATEWAY_IMAGE: &str = "agentenv-gateway:latest";
 const POSTGRES_IMAGE: &str = "postgres:17-alpine";
 const PGWEB_IMAGE: &str = "sosedoff/pgweb:latest";
+
+/// The Postgres's password, as a file beside the Compose file.
+const PASSWORD_FILE: &str = "secrets/postgres_password";
+
+/// What does not stand as it is in an address of an `env_file`: Compose would put variables in for `$`, and take quotes and
+/// comments out.
+const IN_ENV_FILE: &AsciiSet =
+    &CONTROLS.add(b'$').add(b' ').add(b'#').add(b'"').add(b'\'').add(b'`').add(b'\\');
 
 /// The trajectory's folder in the gateway's container.
 const TRAJECTORY_FOLDER: &str = "/var/log/agentenv";
@@ -68,28 +85,42 @@ impl std::fmt::Debug for RenderedFile {
 }
 
 impl Rendered {
-    /// Writes the Compose file as `compose.yaml` into a folder, and the other files beside it. A secret that is there
-    /// already is kept, for a running Postgres knows it.
+    /// Writes the Compose file as `compose.yaml` into a folder, and the other files beside it. Where the Postgres has a
+    /// password already it is kept, for one that runs knows it, and stands in the addresses that are written.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("compose.yaml"), &self.compose)?;
+        let kept = match self.files.get(PASSWORD_FILE) {
+            Some(new) => match fs::read_to_string(folder.join(PASSWORD_FILE)) {
+                Ok(kept) => Some((new, kept)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
         for (name, file) in &self.files {
             let path = folder.join(name);
             if !file.secret {
                 fs::write(path, &file.text)?;
                 continue;
             }
+            let mut text = file.text.clone();
+            if let Some((new, kept)) = &kept {
+                if name == PASSWORD_FILE {
+                    continue;
+                }
+                let kept = utf8_percent_encode(kept.trim_end_matches('\n'), NON_ALPHANUMERIC);
+                text = text.replace(&format!(":{}@", new.text), &format!(":{kept}@"));
+            }
             if let Some(parent) = path.parent() {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             }
-            match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-                Ok(mut secret) => io::Write::write_all(&mut secret, file.text.as_bytes())?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
+            let mut options = fs::OpenOptions::new();
+            let mut secret = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+            io::Write::write_all(&mut secret, text.as_bytes())?;
         }
         Ok(())
     }
@@ -109,14 +140,14 @@ pub fn render(file: &InstanceFile, password: &str) -> Result<Rendered, Vec<FileF
         "services": services,
         "networks": {"env-network": {"driver": "bridge"}},
     });
-    let secrets: Vec<(&str, &str)> = [("postgres_password", "secrets/postgres_password")]
+    let secrets: Vec<(&str, &str)> = [("postgres_password", PASSWORD_FILE)]
         .into_iter()
         .filter(|(_, path)| plan.files.contains_key(*path))
         .chain(plan.control_token().map(|path| ("control_token", path)))
         .collect();
     if !secrets.is_empty() {
         compose["secrets"] =
-            secrets.iter().map(|(name, path)| ((*name).to_owned(), json!({"file": path}))).collect();
+            secrets.iter().map(|(name, path)| ((*name).to_owned(), json!({"file": literal(path)}))).collect();
     }
     if file.trajectory.is_some() {
         compose["volumes"] = json!({"trajectory": null});
@@ -134,6 +165,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn services(&mut self) -> Value {
         let mut services = serde_json::Map::new();
+        self.check_ports();
         if self.has_postgres() {
             services.insert(POSTGRES.to_owned(), self.postgres());
         }
@@ -171,10 +203,31 @@ impl Plan<'_> {
         self.file.control_token_file.as_ref().and_then(|path| path.to_str())
     }
 
-    fn secret(&mut self, name: &str, text: String) -> String {
-        let path = format!("secrets/{name}");
+    /// A file with a variable that holds an address, for a service's `env_file`.
+    fn env_file(&mut self, service: &str, variable: &str, url: &str) -> String {
+        let path = format!("secrets/{service}.env");
+        let text = format!("{variable}={}\n", utf8_percent_encode(url, IN_ENV_FILE));
         self.files.insert(path.clone(), RenderedFile { text, secret: true });
         path
+    }
+
+    /// Ports of the host that two services would be published at.
+    fn check_ports(&mut self) {
+        let file = self.file;
+        let mut ports = vec![("port", file.port.unwrap_or(DEFAULT_PORT))];
+        ports.extend(file.agent_port.map(|port| ("agent_port", port)));
+        // These are published on the loopback address alone.
+        if self.has_store() && is_local_host(&file.host) {
+            ports.extend([(PGWEB, PGWEB_PORT), (DATABASE, DATABASE_PORT)]);
+        }
+        for (index, (key, port)) in ports.iter().enumerate() {
+            if let Some((other, _)) = ports.iter().take(index).find(|(_, other)| other == port) {
+                let message = format!(
+                    "{other} and {key} are both {port} in a Compose file: give 'port' and 'agent_port' others"
+                );
+                self.faults.push(FileFault { line: 0, message });
+            }
+        }
     }
 
     /// What a container cannot be named or reach.
@@ -226,12 +279,12 @@ impl Plan<'_> {
         if server.store
             && let Some(url) = self.store_url()
         {
-            let path =
-                self.secret(&format!("{name}.env"), format!("DATABASE_URL={}\n", url.for_schema(name)));
+            let path = self.env_file(name, "DATABASE_URL", &url.for_schema(name));
             service["env_file"] = json!([path]);
             self.after_postgres(&mut service);
         }
         service["healthcheck"] = health(DEFAULT_PORT);
+        service["stop_grace_period"] = json!(STOP_GRACE);
         service["networks"] = json!(["env-network"]);
         Some(service)
     }
@@ -284,8 +337,9 @@ impl Plan<'_> {
         let mut ports =
             vec![format!("{}:{}:{DEFAULT_PORT}", bracketed(&file.host), file.port.unwrap_or(DEFAULT_PORT))];
         if let Some(port) = file.agent_port {
-            variables.insert("GATEWAY_AGENT_PORT", port.to_string());
-            ports.push(format!("{}:{port}:{port}", bracketed(&file.host)));
+            let inner = if port == DEFAULT_PORT { AGENT_PORT } else { port };
+            variables.insert("GATEWAY_AGENT_PORT", inner.to_string());
+            ports.push(format!("{}:{port}:{inner}", bracketed(&file.host)));
         }
         let image = file.compose.gateway.as_deref().unwrap_or(GATEWAY_IMAGE);
         let mut service = json!({"image": literal(image), "restart": "on-failure"});
@@ -303,7 +357,7 @@ impl Plan<'_> {
         if self.has_store()
             && let Some(url) = self.store_url()
         {
-            let path = self.secret("gateway.env", format!("SERVICE_DB_URL={}\n", url.expose()));
+            let path = self.env_file(GATEWAY, "SERVICE_DB_URL", url.expose());
             service["env_file"] = json!([path]);
         }
         service["environment"] = json!(variables);
@@ -312,12 +366,14 @@ impl Plan<'_> {
             service["depends_on"] = Value::Object(awaited);
         }
         service["healthcheck"] = health(DEFAULT_PORT);
+        service["stop_grace_period"] = json!(STOP_GRACE);
         service["networks"] = json!(["env-network"]);
         service
     }
 
     fn postgres(&mut self) -> Value {
-        self.secret("postgres_password", self.password.to_owned());
+        let password = RenderedFile { text: self.password.to_owned(), secret: true };
+        self.files.insert(PASSWORD_FILE.to_owned(), password);
         let schemas = self.file.servers.iter().filter(|server| server.store);
         let schemas = schemas
             .map(|server| format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(&server.name)))
@@ -346,7 +402,7 @@ impl Plan<'_> {
     fn pgweb(&mut self) -> Value {
         let url = self.store_url().map(|url| url.expose().to_owned()).unwrap_or_default();
         let plain = if url.contains('?') { "&sslmode=disable" } else { "?sslmode=disable" };
-        let path = self.secret("pgweb.env", format!("PGWEB_DATABASE_URL={url}{plain}\n"));
+        let path = self.env_file(PGWEB, "PGWEB_DATABASE_URL", &format!("{url}{plain}"));
         let mut service = json!({
             "image": literal(self.file.compose.pgweb.as_deref().unwrap_or(PGWEB_IMAGE)),
             "restart": "unless-stopped",
@@ -361,7 +417,7 @@ impl Plan<'_> {
 
     fn database(&mut self) -> Value {
         let url = self.store_url().map(|url| url.expose().to_owned()).unwrap_or_default();
-        let path = self.secret("database.env", format!("DATABASE_URL={url}\n"));
+        let path = self.env_file(DATABASE, "DATABASE_URL", &url);
         let mut service = json!({
             "image": literal(self.file.compose.gateway.as_deref().unwrap_or(GATEWAY_IMAGE)),
             "command": ["database"],
@@ -400,6 +456,12 @@ fn literal(text: &str) -> String {
 
 fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// Whether what listens on this address of the host is reached over the loopback address too.
+fn is_local_host(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    ip.map_or(host == "localhost", |ip| ip.is_loopback() || ip.is_unspecified())
 }
 
 fn is_local(url: &Url) -> bool {

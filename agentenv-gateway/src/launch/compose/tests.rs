@@ -49,7 +49,7 @@ fn an_instance_with_a_store_becomes_its_topology() {
         files,
         [
             ("schemas.sql", "CREATE SCHEMA IF NOT EXISTS \"wiki\";"),
-            ("secrets/database.env", format!("DATABASE_URL={store}").as_str()),
+            ("secrets/db-mcp.env", format!("DATABASE_URL={store}").as_str()),
             ("secrets/gateway.env", format!("SERVICE_DB_URL={store}").as_str()),
             ("secrets/pgweb.env", format!("PGWEB_DATABASE_URL={store}?sslmode=disable").as_str()),
             ("secrets/postgres_password", "s3cret"),
