@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use agentenv_protocol::access::{Access, RoleView, ToolSet};
 use agentenv_protocol::error::Applied;
 use agentenv_protocol::json::{ObjectWriter, RawJson};
+use agentenv_protocol::task::{Panicked, RunToEnd};
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -117,9 +118,9 @@ impl Instance {
     /// # Errors
     /// [`CallError`]; a tool's own error is a result with `isError`.
     pub async fn call(&self, call: ToolCall) -> Result<Answered, CallError> {
-        let run = self.0.tracker.spawn(Arc::clone(&self.0).run(call));
-        run.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a call's task ended early");
+        let run = RunToEnd::new(Arc::clone(&self.0).run(call), &self.0.tracker);
+        run.await.unwrap_or_else(|Panicked| {
+            tracing::error!("a call panicked");
             Err(CallError::Failed { message: "internal error".to_owned(), applied: Applied::Unknown })
         })
     }
@@ -246,7 +247,10 @@ impl Inner {
     /// The changelog's latest id; unknown without a store.
     pub(crate) async fn changelog_id(&self) -> LatestId {
         match &self.store {
-            Some(store) => store.latest_id().await,
+            Some(store) => {
+                let asked = self.windows.asking();
+                self.windows.heard(asked, store.latest_id().await)
+            }
             None => LatestId::Unknown,
         }
     }
@@ -308,13 +312,14 @@ impl World for InstanceWorld {
         self.0.upgrade().is_some_and(|inner| inner.catalog.load().fault().is_none())
     }
 
-    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, Result<InternalResult, String>> {
+    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, InternalResult> {
         let inner = self.0.upgrade();
         Box::pin(async move {
-            let inner = inner.ok_or("the instance has ended")?;
-            // A task of its own: an action that is cancelled must not cut a call of its child.
+            let Some(inner) = inner else { return InternalResult::not_made("the instance has ended") };
+            // An action that is cancelled must not cut a call of its child.
             let tracker = inner.tracker.clone();
-            tracker.spawn(inner.run_internal(call)).await.map_err(|_| "internal error".to_owned())?
+            let ended = RunToEnd::new(inner.run_internal(call), &tracker).await;
+            ended.unwrap_or_else(|Panicked| InternalResult::not_made("internal error"))
         })
     }
 
@@ -342,7 +347,12 @@ impl World for InstanceWorld {
                     inner.windows.record(action.actor(id), before, after)
                 }
                 (Ok(_), None) => {}
-                (Err(fault), _) => tracing::warn!(%fault, "cannot record what a trigger did"),
+                (Err(fault), action) => {
+                    tracing::warn!(%fault, "cannot record what a trigger did");
+                    if let Some((_, (before, after))) = action {
+                        inner.windows.lose(before, after);
+                    }
+                }
             }
         })
     }

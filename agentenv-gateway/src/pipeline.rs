@@ -181,12 +181,12 @@ impl Inner {
         };
         let UpstreamReply { result, reconnected } = tokio::select! {
             biased;
+            reply = child.upstream.call(request) => reply,
             // A graceful stop has waited for it before.
             () = self.stop.cancelled() => {
                 let message = "the gateway stopped before the child answered".to_owned();
                 return Err(CallError::Failed { message, applied: Applied::Unknown });
             }
-            reply = child.upstream.call(request) => reply,
         };
         if let Some(reason) = reconnected {
             self.child_changed(index, &reason).await;
@@ -232,7 +232,7 @@ impl Inner {
     }
 
     /// A trigger's own call: it takes its turn, and neither rules nor triggers see it (contract 7.5).
-    pub(crate) async fn run_internal(self: Arc<Self>, call: InternalCall) -> Result<InternalResult, String> {
+    pub(crate) async fn run_internal(self: Arc<Self>, call: InternalCall) -> InternalResult {
         let mut by_role = ToolCall {
             role: call.role.clone().unwrap_or_else(|| crate::call::DEFAULT_ROLE.to_owned()),
             ..ToolCall::new(call.tool.clone(), call.arguments)
@@ -240,9 +240,11 @@ impl Inner {
         let mut span = CallSpan::of_trigger(self.traces.as_ref(), &mut by_role, &call.trigger_id);
         let Performed { result, before, after } = self.unruled(&by_role, &mut span).await;
         span.end(outcome(result.as_ref()));
-        let result = result.map_err(|error| error.to_string())?;
-        let result = RawValue::from_string(result.as_str().to_owned()).map_err(|error| error.to_string())?;
-        Ok(InternalResult { result: Arc::from(result), window: (before, after) })
+        let result = result.map_err(|error| error.to_string()).and_then(|result| {
+            let result = RawValue::from_string(result.as_str().to_owned());
+            result.map(Arc::from).map_err(|error| error.to_string())
+        });
+        InternalResult { result, window: (before, after) }
     }
 
     async fn unruled(self: &Arc<Self>, call: &ToolCall, span: &mut CallSpan) -> Performed {

@@ -61,8 +61,10 @@ impl Default for StoreTimes {
 /// The latest id of the changelog, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LatestId {
-    /// The store could not be asked, or did not answer in time.
+    /// Nobody asked, the store could not be asked, or it did not answer in time.
     Unknown,
+    /// The same, by whoever knows which id was the highest before ([`Windows::heard`]).
+    Since(i64),
     /// The highest id; 0 while the changelog is empty.
     Known(i64),
 }

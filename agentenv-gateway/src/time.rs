@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
@@ -42,17 +43,24 @@ impl Time {
 /// A wall-clock time as events carry it: RFC 3339 in UTC, always six digits of a second, `+00:00` (contract 5).
 pub fn wall_text(at: Timestamp) -> String {
     let civil = TimeZone::UTC.to_datetime(at);
+    let mut text = to_the_second(civil);
+    // Writing to a String does not fail.
+    let _ = write!(text, ".{:06}+00:00", civil.subsec_nanosecond() / 1_000);
+    text
+}
+
+/// A date and a time of day, to the second: what every text of a time begins with.
+pub(crate) fn to_the_second(civil: DateTime) -> String {
     let mut text = String::with_capacity(32);
     let _ = write!(
         text,
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}+00:00",
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
         civil.year(),
         civil.month(),
         civil.day(),
         civil.hour(),
         civil.minute(),
-        civil.second(),
-        civil.subsec_nanosecond() / 1_000
+        civil.second()
     );
     text
 }

@@ -134,17 +134,8 @@ impl Serialize for VirtualTime {
 pub(crate) fn local_text(civil: DateTime, offset: Offset) -> String {
     let seconds = SignedDuration::from_secs(i64::from(offset.seconds())).unsigned_abs().as_secs();
     let sign = if offset.is_negative() { '-' } else { '+' };
-    let mut text = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{sign}{:02}:{:02}",
-        civil.year(),
-        civil.month(),
-        civil.day(),
-        civil.hour(),
-        civil.minute(),
-        civil.second(),
-        seconds / 3_600,
-        seconds / 60 % 60
-    );
+    let mut text =
+        format!("{}{sign}{:02}:{:02}", crate::time::to_the_second(civil), seconds / 3_600, seconds / 60 % 60);
     if !seconds.is_multiple_of(60) {
         text.push_str(&format!(":{:02}", seconds % 60));
     }

@@ -143,6 +143,18 @@ pub(crate) fn empty_object() -> Box<RawValue> {
 
 /// What children know a session by: stable, and no use for entering it.
 pub(crate) fn session_key(id: &str) -> String {
-    let digest = Sha256::digest(id.as_bytes());
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
+    let half = digest.first_chunk().copied().unwrap_or_default();
+    format!("{:032x}", u128::from_be_bytes(half))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_known_by_the_first_half_of_a_digest() {
+        // As `printf abc | sha256sum` has it.
+        assert_eq!(session_key("abc"), "ba7816bf8f01cfea414140de5dae2223");
+    }
 }

@@ -8,6 +8,7 @@ use agentenv_protocol::json::{Members, ObjectWriter};
 use agentenv_protocol::mcp::server::{BODY_LIMIT, EndpointOptions};
 use agentenv_protocol::rpc::{self, Message};
 use agentenv_protocol::server::{DATA_LIMIT, read_body, router};
+use agentenv_protocol::task::{Panicked, RunToEnd};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -156,8 +157,8 @@ impl Http {
         self.instance.0.services.iter().position(|entry| entry.key == key)
     }
 
-    /// A request that may write: in consistent mode it takes its turn, and what it changed is logged. That happens in a task
-    /// of its own: a caller that hangs up gives back no turn early, and no write goes unlogged.
+    /// A request that may write: in consistent mode it takes its turn, and what it changed is logged. That is done to its
+    /// end: a caller that hangs up gives back no turn early, and no write goes unlogged.
     async fn written(
         self: Arc<Self>,
         target: Target,
@@ -170,7 +171,7 @@ impl Http {
             return inner.proxy.forward(&target, request, &role, None).await.response;
         }
         let tracker = inner.tracker.clone();
-        let task = tracker.spawn(async move {
+        let work = async move {
             let inner = &self.instance.0;
             let mut written = WrittenRequest {
                 route: target.prefix().as_str().to_owned(),
@@ -196,9 +197,9 @@ impl Http {
                     error(StatusCode::SERVICE_UNAVAILABLE, "the gateway stopped before the service answered")
                 }
             }
-        });
-        task.await.unwrap_or_else(|fault| {
-            tracing::error!(%fault, "a proxied request's task ended early");
+        };
+        RunToEnd::new(work, &tracker).await.unwrap_or_else(|Panicked| {
+            tracing::error!("a proxied request panicked");
             error(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         })
     }
@@ -208,6 +209,7 @@ impl Http {
         let inner = &self.instance.0;
         let moved = matches!((before, after), (LatestId::Known(b), LatestId::Known(a)) if a > b);
         if !moved {
+            inner.windows.lose(before, after);
             return;
         }
         let caused_by = inner.triggers.firing_for_role(role);
@@ -230,7 +232,10 @@ impl Http {
                     Actor::Request { event_id: id.to_string(), request, role: role.to_owned(), caused_by };
                 inner.windows.record(actor, before, after);
             }
-            Err(fault) => tracing::warn!(%fault, "cannot record a write through the proxy"),
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot record a write through the proxy");
+                inner.windows.lose(before, after);
+            }
         }
     }
 

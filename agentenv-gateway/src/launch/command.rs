@@ -19,7 +19,7 @@ use super::file::{FileError, InstanceFile};
 use super::up::Up;
 use crate::database::{self, Database, DatabaseEnv, QUERY_TIME};
 use crate::store::StoreUrl;
-use crate::telemetry::{self, LogFormat};
+use crate::telemetry::{self, LogFormat, Traces};
 
 /// The file that is read when none is named.
 const FILE: &str = "instance.toml";
@@ -140,10 +140,24 @@ fn read(file: Option<&Path>, own: Option<&str>) -> Result<InstanceFile, FileErro
 async fn up(file: Option<&Path>, own: Option<&str>, json: bool) -> Done {
     let file = read(file, own)?;
     LogFormat::from_env().and_then(telemetry::init_logging)?;
+    let traces = Traces::from_env(&file.name)?;
     let stop = stop_on_signal()?;
+    let done = tell_and_serve(&file, json, traces.clone(), stop).await;
+    if let Some(traces) = traces {
+        traces.shut_down().await;
+    }
+    done
+}
+
+async fn tell_and_serve(
+    file: &InstanceFile,
+    json: bool,
+    traces: Option<Traces>,
+    stop: CancellationToken,
+) -> Done {
     let output = Arc::new(|name: &str, line: &str| say(&mut std::io::stderr(), &format!("{name} | {line}")));
     let up = tokio::select! {
-        up = Up::start(&file, output) => up?,
+        up = Up::start(file, output, traces) => up?,
         () = stop.cancelled() => return Ok(()),
     };
     let report = up.report();

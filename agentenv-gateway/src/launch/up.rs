@@ -28,6 +28,7 @@ use crate::builder::InstanceError;
 use crate::http::{Access, ServeOptions};
 use crate::instance::Instance;
 use crate::store::{Store, StoreError, StoreTimes, StoreUrl};
+use crate::telemetry::Traces;
 
 /// Why an instance is not up. Each line of its text names what is wrong; nothing that was started is left running.
 #[derive(Debug, Error)]
@@ -156,13 +157,14 @@ impl Parts {
 }
 
 impl Up {
-    /// Starts everything that a file asks for and loads what the servers begin with. The servers' output goes to `output`.
+    /// Starts everything that a file asks for and loads what the servers begin with. The servers' output goes to `output`, and
+    /// what the calls went through to `traces`.
     ///
     /// # Errors
     /// [`UpError`]; what was started is down again by then. Dropping the future takes it down too.
-    pub async fn start(file: &InstanceFile, output: Output) -> Result<Self, UpError> {
+    pub async fn start(file: &InstanceFile, output: Output, traces: Option<Traces>) -> Result<Self, UpError> {
         let mut parts = Parts::default();
-        match start(file, output, &mut parts).await {
+        match start(file, output, traces, &mut parts).await {
             Ok((report, instance, listener, agents, options)) => {
                 Ok(Self { report, instance, listener, agents, options, parts })
             }
@@ -213,7 +215,12 @@ impl Up {
 
 type Started = (Report, Instance, TcpListener, Option<TcpListener>, ServeOptions);
 
-async fn start(file: &InstanceFile, output: Output, parts: &mut Parts) -> Result<Started, UpError> {
+async fn start(
+    file: &InstanceFile,
+    output: Output,
+    traces: Option<Traces>,
+    parts: &mut Parts,
+) -> Result<Started, UpError> {
     let runtimes = runtimes(file)?;
     let options = options(file)?;
     let host = &file.host;
@@ -255,6 +262,7 @@ async fn start(file: &InstanceFile, output: Output, parts: &mut Parts) -> Result
     };
     let clock = format!("{}/clock/time", base_url(host, port));
     let mut builder = Instance::builder(&file.name)
+        .traces(traces)
         .mode(file.mode)
         .rules(file.rules())
         .start_timeout(file.start_timeout)

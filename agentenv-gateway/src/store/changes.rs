@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use super::session::{Session, failure};
 use super::windows::{Actor, Windows};
 use super::{StoreError, StoreTimes};
+use crate::time::wall_text;
 
 /// How many rows a page has unless the caller says (contract 10).
 pub const CHANGES_PAGE: usize = 1_000;
@@ -66,7 +67,7 @@ impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Only a row written by hand can be out of range; it must not take the page with it.
         let moment = jiff::Timestamp::try_from(self.0).unwrap_or(jiff::Timestamp::MAX);
-        serializer.collect_str(&moment.strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00"))
+        serializer.serialize_str(&wall_text(moment))
     }
 }
 

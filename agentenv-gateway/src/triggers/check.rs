@@ -39,8 +39,8 @@ pub(crate) async fn run(
             role: None,
             trigger_id: trigger_id.as_ref().to_owned(),
         };
-        let answer = match world.call_tool(call).await {
-            Ok(answer) => ResultText::of(&answer.result),
+        let answer = match world.call_tool(call).await.result {
+            Ok(result) => ResultText::of(&result),
             Err(error) => {
                 return Outcome::Failed(format!("steps[{index}]: {} was not answered: {error}", step.tool));
             }

@@ -23,7 +23,7 @@ use super::engine::{Command, Engine, Held, Job, MatchId, Now, Outcome, Task};
 use super::index::Index;
 use super::repeats::Repeats;
 use super::result::ResultText;
-use super::world::{InternalCall, SeenCall, SeenRequest, World};
+use super::world::{InternalCall, InternalResult, SeenCall, SeenRequest, World};
 use crate::clock::{Clock, VirtualTime};
 use crate::time::Time;
 
@@ -190,22 +190,19 @@ impl Driver {
                     role: role.clone(),
                     trigger_id: trigger_id.as_ref().to_owned(),
                 };
-                let (text, is_error, window) = match world.call_tool(call).await {
-                    Ok(answer) => {
-                        let ResultText { text, is_error } = ResultText::of(&answer.result);
-                        (text, is_error, Some(answer.window))
-                    }
-                    Err(reason) => (reason, true, None),
+                let InternalResult { result, window } = world.call_tool(call).await;
+                let ResultText { text, is_error } = match &result {
+                    Ok(result) => ResultText::of(result),
+                    Err(reason) => ResultText { text: reason.clone(), is_error: true },
                 };
-                let (before, after) =
-                    window.map_or((None, None), |(before, after)| (before.value(), after.value()));
+                let (before, after) = (window.0.value(), window.1.value());
                 let event = json!({
                     "event_type": "internal_tool_call", "source": super::engine::SOURCE, "trigger_id": &**trigger_id,
                     "action_index": action, "tool": tool, "arguments": shape, "as": role, "ok": !is_error,
                     "result_len": text.chars().count(), "result_sha256": digest(&text),
                     "changelog_id_before": before, "changelog_id_after": after,
                 });
-                world.record(object(event), window).await;
+                world.record(object(event), Some(window)).await;
                 if is_error { Outcome::Failed(text) } else { Outcome::Done { before, after } }
             }
         }

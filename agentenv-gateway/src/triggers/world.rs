@@ -31,13 +31,20 @@ pub struct InternalCall {
     pub trigger_id: String,
 }
 
-/// What came of an [`InternalCall`] that its server answered.
+/// What came of an [`InternalCall`].
 #[derive(Debug, Clone)]
 pub struct InternalResult {
-    /// The `CallToolResult`, an error result included.
-    pub result: Arc<RawValue>,
-    /// The changelog's latest ids before and after the call.
+    /// The `CallToolResult`, an error result included; or the reason for which the call got none.
+    pub result: Result<Arc<RawValue>, String>,
+    /// The changelog's latest ids before and after the call, which may have written whatever came of it.
     pub window: (LatestId, LatestId),
+}
+
+impl InternalResult {
+    /// A call that was not made.
+    pub fn not_made(reason: impl Into<String>) -> Self {
+        Self { result: Err(reason.into()), window: (LatestId::Unknown, LatestId::Unknown) }
+    }
 }
 
 /// The instance, as the trigger engine sees it.
@@ -52,8 +59,8 @@ pub trait World: Send + Sync + 'static {
     fn website(&self, name: &str) -> bool;
 
     /// Calls a tool straight on its server: no role rules, provokes nothing, takes its turn in `consistent` mode. Dropping
-    /// the future gives the call up. An error is the reason for which the call got no result.
-    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, Result<InternalResult, String>>;
+    /// the future gives the call up.
+    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, InternalResult>;
 
     /// Writes a role rule (contract 4.1).
     ///

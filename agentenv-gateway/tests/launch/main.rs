@@ -5,6 +5,7 @@
     reason = "clippy knows tests by their attribute, not the functions that they share"
 )]
 
+mod private;
 mod process;
 mod processes;
 mod up;

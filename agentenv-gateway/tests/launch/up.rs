@@ -168,7 +168,7 @@ async fn an_instance_comes_up_with_what_it_begins_with_and_goes_without_a_trace(
         wiki()
     );
     let file = InstanceFile::load(&folder.write("instance.toml", &text)).unwrap();
-    let up = Up::start(&file, quiet()).await.unwrap();
+    let up = Up::start(&file, quiet(), None).await.unwrap();
     let report = up.report().clone();
     assert!(report.servers["wiki"].is_some() && report.servers["notes"].is_none());
     let port = report.servers["wiki"].as_ref().unwrap().rsplit_once(':').unwrap().1;
@@ -213,7 +213,7 @@ async fn fault(rest: &str, files: &[(&str, &str)]) -> (UpError, Vec<u32>) {
     let text = format!("name = \"x\"\nstart_timeout = 1\n{rest}");
     let text = if rest.contains("[[server]]") { format!("{text}\n{helper}") } else { text };
     let file = InstanceFile::load(&folder.write("instance.toml", &text)).unwrap();
-    let error = Up::start(&file, quiet()).await.unwrap_err();
+    let error = Up::start(&file, quiet(), None).await.unwrap_err();
     let left = running(&mark).into_iter().filter(|id| !members(*id).is_empty()).collect();
     (error, left)
 }
@@ -264,7 +264,7 @@ async fn a_server_that_never_answers_is_named() {
 async fn a_tool_that_two_linked_environments_have_is_said_with_their_lines() {
     let text = "name = \"x\"\n[[server]]\nname = \"one\"\nenv = \"clashing\"\n[[server]]\nname = \"two\"\nenv = \"clashing\"";
     let file = InstanceFile::parse(text, Path::new("/")).unwrap();
-    let error = Up::start(&file, quiet()).await.unwrap_err();
+    let error = Up::start(&file, quiet(), None).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "instance.toml:5: server 'two': its tool 'same' is server 'one''s on line 2 too"

@@ -1,4 +1,4 @@
-//! The state store and the private Postgres, on a real Postgres of this machine.
+//! The state store, on a real Postgres of this machine.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,5 +9,4 @@ mod changelog;
 mod database;
 mod ids;
 mod pages;
-mod private;
 mod server;

@@ -265,6 +265,12 @@ async fn calls_that_get_no_result_and_jobs_that_panic_fail() {
     assert_eq!(office.field("broken", "action_failed", "detail"), ["the child has died"]);
     assert_eq!(office.field("panics", "action_failed", "detail"), ["an internal error"]);
     assert_eq!((office.status("broken").as_str(), office.status("panics").as_str()), ("armed", "armed"));
+    // What got no result may have written all the same.
+    let recorded = &office.recorded("internal_tool_call")[0];
+    assert_eq!(
+        (&recorded["ok"], &recorded["changelog_id_before"], &recorded["changelog_id_after"]),
+        (&json!(false), &json!(1), &json!(2))
+    );
 }
 
 #[tokio::test(start_paused = true)]

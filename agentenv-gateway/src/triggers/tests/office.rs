@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agentenv_protocol::access::{Access, AccessRules, ToolSet};
 use futures_util::future::BoxFuture;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 use super::super::agent::Agents;
@@ -111,14 +111,14 @@ impl World for OfficeHandle {
         name == "shop"
     }
 
-    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, Result<InternalResult, String>> {
+    fn call_tool(&self, call: InternalCall) -> BoxFuture<'static, InternalResult> {
         let office = Arc::clone(&self.0);
         office.inside.lock().unwrap().internal.push((call.tool.clone(), call.role.clone()));
         Box::pin(async move {
             let args: Value = serde_json::from_str(call.arguments.get()).unwrap();
-            let result = office.tool(&call.tool, &args).await?;
-            let result: Arc<RawValue> = to_raw_value(&result).unwrap().into();
-            Ok(InternalResult { result, window: (LatestId::Known(1), LatestId::Known(2)) })
+            let result = office.tool(&call.tool, &args).await;
+            let result = result.map(|result| Arc::from(to_raw_value(&result).unwrap()));
+            InternalResult { result, window: (LatestId::Known(1), LatestId::Known(2)) }
         })
     }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use agentenv_gateway::launch::postgres::{PostgresError, PrivatePostgres};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
+use tokio_postgres::{Client, NoTls};
 
-use crate::server::open;
+use crate::processes::{eventually, kill, lives};
 
 /// Tells the copy of this program that `a_server_dies_with_whoever_started_it` starts what it is.
 const ACTS_AS_OWNER: &str = "AGENTENV_TEST_OWNS_A_POSTGRES";
@@ -21,23 +22,11 @@ fn folder_of(server: u32) -> PathBuf {
     PathBuf::from(words.next().unwrap()).parent().unwrap().to_owned()
 }
 
-fn lives(process: u32) -> bool {
-    PathBuf::from(format!("/proc/{process}/exe")).read_link().is_ok()
-}
-
-/// Other processes end when they do; there is nothing to await.
-async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never so: {what}");
-}
-
-async fn kill(process: u32) {
-    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().await.unwrap().success());
+/// A connection to it.
+async fn open(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 #[tokio::test]
@@ -64,7 +53,7 @@ async fn its_password_is_needed() {
     let (before, place) = postgres.url().expose().rsplit_once('@').unwrap();
     assert!(before.starts_with("postgresql://agentenv:"));
     let guessed = format!("postgresql://agentenv:agentenv@{place}");
-    assert!(tokio_postgres::connect(&guessed, tokio_postgres::NoTls).await.is_err());
+    assert!(tokio_postgres::connect(&guessed, NoTls).await.is_err());
     postgres.stop().await;
 }
 
@@ -74,9 +63,9 @@ async fn a_server_that_dies_is_started_again_on_its_data() {
     let client = open(postgres.url().expose()).await;
     client.batch_execute("CREATE TABLE kept (id int); INSERT INTO kept VALUES (7)").await.unwrap();
     let server = postgres.process_id().unwrap();
-    kill(server).await;
+    kill(server, "KILL").await;
     let again = loop {
-        match tokio_postgres::connect(postgres.url().expose(), tokio_postgres::NoTls).await {
+        match tokio_postgres::connect(postgres.url().expose(), NoTls).await {
             Ok((client, connection)) if postgres.process_id() != Some(server) => {
                 tokio::spawn(connection);
                 break client;
@@ -152,7 +141,7 @@ async fn a_server_dies_with_whoever_started_it() {
         }
     };
     let folder = folder_of(server);
-    kill(owner.id().unwrap()).await;
+    kill(owner.id().unwrap(), "KILL").await;
     owner.wait().await.unwrap();
     eventually("the server is gone", || !lives(server)).await;
     eventually("its folder is gone", || !folder.exists()).await;
@@ -166,7 +155,7 @@ async fn a_server_whose_guard_was_killed_is_stopped_all_the_same() {
     let status = std::fs::read_to_string(format!("/proc/{server}/status")).unwrap();
     let guard: u32 =
         status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
-    kill(guard).await;
+    kill(guard, "KILL").await;
     postgres.ended().await;
     postgres.stop().await;
     eventually("the server is gone", || !lives(server)).await;
