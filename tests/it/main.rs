@@ -9,4 +9,5 @@ mod process;
 mod rmcp_peer;
 mod roles;
 mod shipping;
+mod store;
 mod stories;
