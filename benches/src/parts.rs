@@ -5,6 +5,7 @@ mod children;
 mod drive;
 mod id_read;
 mod in_process;
+mod relay;
 mod stages;
 
 use std::net::SocketAddr;
@@ -21,6 +22,15 @@ pub(crate) use stages::Stages;
 
 /// A server that does nothing.
 pub(crate) const BARE: &str = "bare";
+
+/// A relay to the server at [`RELAY_SERVER`], which logs to [`RELAY_LOG`].
+pub(crate) const RELAY: &str = "relay";
+
+/// Where the relay's server is.
+pub(crate) const RELAY_SERVER: &str = "BENCH_SERVER";
+
+/// The relay's log.
+pub(crate) const RELAY_LOG: &str = "BENCH_LOG";
 
 /// Many MCP servers, which [`CHILD_ADDRESSES`] and [`CHILD_TOOLS`] tell of.
 pub(crate) const CHILDREN: &str = "children";
@@ -57,6 +67,7 @@ pub(crate) async fn run(part: &str) -> anyhow::Result<()> {
         DRIVE => say(&drive::run().await?),
         ID_READ => say(&id_read::run().await?),
         IN_PROCESS => say(&in_process::run().await?),
+        RELAY => serve(own_address()?, relay::router(variable(RELAY_SERVER)?.parse()?)?).await,
         STAGES => say(&stages::run().await?),
         _ => bail!("there is no part '{part}'"),
     }

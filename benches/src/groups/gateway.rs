@@ -12,7 +12,8 @@ use crate::bench::{Bench, CALLERS, Served};
 use crate::load::Load;
 use crate::mcp::{FOUND, SEARCH, data, search_arguments};
 use crate::parts::{
-    CHILD_ADDRESSES, CHILD_TOOLS, CHILD_WORD, CHILDREN, IN_PROCESS, InProcess, STAGES, Stages,
+    CHILD_ADDRESSES, CHILD_TOOLS, CHILD_WORD, CHILDREN, IN_PROCESS, InProcess, RELAY, RELAY_LOG,
+    RELAY_SERVER, STAGES, Stages,
 };
 use crate::peers::McpProxy;
 use crate::process::{Program, free_address, free_addresses};
@@ -30,6 +31,7 @@ pub(super) async fn run(bench: &Bench, report: &mut Report) -> anyhow::Result<()
     in_process(bench, report).await?;
     straight(bench, report, &server, &ours).await?;
     python(bench, report, &ours, &children).await?;
+    relay(bench, report, &server, &ours, &children).await?;
     mcp_proxy(bench, report, &ours, server.address).await?;
     drop(ours);
     python_server(bench, report).await?;
@@ -142,6 +144,58 @@ async fn against_python(
 
 fn cpu_behind(ours: &Figures, theirs: &Figures) -> String {
     format!("{:.1} µs and {:.0} µs", ours.cpu(), theirs.cpu())
+}
+
+/// What is left for a gateway to win: a relay that only passes calls on and logs them, against ours and the Python one. As
+/// many times as the relay beats the Python gateway, so many can no gateway on this stack beat here.
+async fn relay(
+    bench: &Bench,
+    report: &mut Report,
+    server: &Served,
+    ours: &Served,
+    children: &[(&str, SocketAddr)],
+) -> anyhow::Result<()> {
+    let address = free_address()?;
+    let program = Program::part(RELAY)?
+        .listening(address)
+        .variable(RELAY_SERVER, server.address.to_string())
+        .variable(RELAY_LOG, bench.folder().join("relay.log"));
+    let relay = bench.start(program, address, "/ready").await?;
+    let theirs = bench.python_gateway(children).await?;
+    for callers in [1, CALLERS, 32] {
+        // It keeps no sessions: its callers have the server's own.
+        let same = server.endpoint().calls(callers, SEARCH, &search_arguments()).await?;
+        let loads = [
+            ours.searches("our gateway", callers).await?,
+            relay.load("a bare relay", same, FOUND),
+            theirs.searches("the Python gateway", callers).await?,
+            server.searches("our server", callers).await?,
+        ];
+        let [ours, bare, python, straight] = compare(bench.plan, loads.each_ref()).await?;
+        let what = format!("/mcp at {callers}");
+        report.row(
+            format!("{what}: calls/s over a bare relay"),
+            ours.rate_over(&bare),
+            "×",
+            Target::None,
+            behind(("ours", &ours), ("the relay", &bare)),
+        );
+        report.row(
+            format!("{what}: a bare relay's calls/s over Python"),
+            bare.rate_over(&python),
+            "×",
+            Target::None,
+            format!("processor time {:.0}×", python.cpu() / bare.cpu()),
+        );
+        report.row(
+            format!("{what}: calls/s through a bare relay over straight"),
+            bare.rate_over(&straight),
+            "×",
+            Target::None,
+            behind(("the relay", &bare), ("straight", &straight)),
+        );
+    }
+    Ok(())
 }
 
 async fn mcp_proxy(

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use agentenv_gateway::launch::postgres::{PostgresError, PrivatePostgres};
 use agentenv_gateway::store::{LatestId, Store, StoreTimes};
 use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
 use tokio_postgres::NoTls;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,10 +13,11 @@ use tokio_util::task::TaskTracker;
 use super::behind;
 use crate::bench::Bench;
 use crate::http::request;
+use crate::mcp::asked;
 use crate::parts::{ID_READ, IdRead, STORE_URL};
-use crate::process::Program;
+use crate::process::{Program, free_address};
 use crate::report::{Report, Target};
-use crate::rounds::compare;
+use crate::rounds::{compare, median};
 
 /// How many rows the changelog has.
 const ROWS: usize = 10_000;
@@ -99,6 +101,40 @@ async fn measure(bench: &Bench, report: &mut Report, postgres: &PrivatePostgres)
         Target::AtMost(100.0),
         absolute,
     );
+    drop((with, without));
+    resets(bench, report, &store).await
+}
+
+/// Resetting the wiki of the example, without the changelog and with it.
+async fn resets(bench: &Bench, report: &mut Report, store: &Store) -> anyhow::Result<()> {
+    let address = free_address()?;
+    let url = store.prepare("wiki").await?;
+    let program = bench.ours().await?.company(address).argument("wiki").variable("DATABASE_URL", url);
+    let wiki = bench.start(program, address, "/ready").await?;
+    let page = |n: usize| (format!("Page {n}"), json!({"text": "words ".repeat(20)}));
+    let pages: Map<String, Value> = (0..ROWS).map(page).collect();
+    let add = json!({"parts": [{"kind": "data", "data": {"pages": pages}}]});
+    for logged in [false, true] {
+        let mut took = Vec::new();
+        for _ in 0..bench.plan.rounds.max(3) {
+            asked(wiki.address, "data/add", &add).await?;
+            if logged {
+                store.install("wiki").await?;
+            }
+            let started = Instant::now();
+            asked(wiki.address, "data/reset", &json!({})).await?;
+            took.push(started.elapsed().as_secs_f64() * 1e3);
+        }
+        let what = if logged { " that are each logged as deleted" } else { "" };
+        let slowest = took.iter().copied().fold(0.0, f64::max);
+        report.row(
+            format!("the wiki: reset of {ROWS} rows{what}"),
+            median(took.into_iter()),
+            " ms",
+            Target::AtMost(100.0),
+            format!("at most {slowest:.1} ms"),
+        );
+    }
     Ok(())
 }
 
