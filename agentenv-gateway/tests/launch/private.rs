@@ -1,18 +1,12 @@
 //! The private Postgres starts, and nothing of it is left, whatever dies first.
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use agentenv_gateway::launch::postgres::{PostgresError, PrivatePostgres};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 use tokio_postgres::{Client, NoTls};
 
-use crate::processes::{eventually, kill, lives};
-
-/// Tells the copy of this program that `a_server_dies_with_whoever_started_it` starts what it is.
-const ACTS_AS_OWNER: &str = "AGENTENV_TEST_OWNS_A_POSTGRES";
+use crate::processes::{eventually, is_owner, kill, lives, own, owner};
 
 /// The folder of the process `server`, from its own command line.
 fn folder_of(server: u32) -> PathBuf {
@@ -117,29 +111,15 @@ fn mentioned(port: u16) -> bool {
 /// Not a test of its own: the program that the next one kills.
 #[tokio::test]
 async fn an_owner() {
-    if std::env::var_os(ACTS_AS_OWNER).is_some() {
+    if is_owner() {
         let postgres = PrivatePostgres::start(None).await.unwrap();
-        eprintln!("server {}", postgres.process_id().unwrap());
-        std::future::pending::<()>().await;
+        own(postgres.process_id().unwrap()).await;
     }
 }
 
 #[tokio::test]
 async fn a_server_dies_with_whoever_started_it() {
-    let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "private::an_owner", "--nocapture"])
-        .env(ACTS_AS_OWNER, "1")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
-    let server: u32 = loop {
-        let line = lines.next_line().await.unwrap().expect("the owner ended");
-        if let Some(id) = line.strip_prefix("server ") {
-            break id.parse().unwrap();
-        }
-    };
+    let (mut owner, server) = owner("private::an_owner").await;
     let folder = folder_of(server);
     kill(owner.id().unwrap(), "KILL").await;
     owner.wait().await.unwrap();

@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentenv_gateway::launch::process::{Output, Process, ProcessError, ProcessSpec};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 
-use crate::processes::{command, eventually, kill, members};
-
-/// Tells the copy of this program that `a_server_dies_with_whoever_started_it` starts what it is.
-const ACTS_AS_OWNER: &str = "AGENTENV_TEST_OWNS_A_SERVER";
+use crate::processes::{command, eventually, is_owner, kill, members, own, owner};
 
 /// Longer than any of these servers needs.
 const LONG: Duration = Duration::from_secs(60);
@@ -160,30 +154,16 @@ async fn a_dropped_server_and_one_whose_guard_was_killed_end_by_themselves() {
 /// Not a test of its own: the program that the next one kills.
 #[tokio::test]
 async fn an_owner() {
-    if std::env::var_os(ACTS_AS_OWNER).is_some() {
+    if is_owner() {
         let process = Process::start(&server(), quiet()).unwrap();
         process.ready(LONG).await.unwrap();
-        eprintln!("group {}", process.group());
-        std::future::pending::<()>().await;
+        own(process.group()).await;
     }
 }
 
 #[tokio::test]
 async fn a_server_dies_with_whoever_started_it() {
-    let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process::an_owner", "--nocapture"])
-        .env(ACTS_AS_OWNER, "1")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
-    let group: u32 = loop {
-        let line = lines.next_line().await.unwrap().expect("the owner ended");
-        if let Some(id) = line.strip_prefix("group ") {
-            break id.parse().unwrap();
-        }
-    };
+    let (mut owner, group) = owner("process::an_owner").await;
     assert!(!members(group).is_empty());
     kill(owner.id().unwrap(), "KILL").await;
     owner.wait().await.unwrap();

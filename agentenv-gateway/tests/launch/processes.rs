@@ -1,9 +1,43 @@
 //! Looking at this machine's processes.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// Tells a copy of this program that it is to own a process until it is killed.
+const OWNS: &str = "AGENTENV_TEST_OWNS_A_PROCESS";
+
+/// Whether this is such a copy.
+pub(crate) fn is_owner() -> bool {
+    std::env::var_os(OWNS).is_some()
+}
+
+/// Tells the test that started this copy what it owns, and waits to be killed.
+pub(crate) async fn own(process: u32) {
+    eprintln!("owns {process}");
+    std::future::pending().await
+}
+
+/// A copy of this program in which the test of this name [`own`]s a process, and that process.
+pub(crate) async fn owner(test: &str) -> (Child, u32) {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(OWNS, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
+    loop {
+        let line = lines.next_line().await.unwrap().expect("the owner ended");
+        if let Some(process) = line.strip_prefix("owns ") {
+            return (owner, process.parse().unwrap());
+        }
+    }
+}
 
 pub(crate) fn lives(process: u32) -> bool {
     Path::new(&format!("/proc/{process}/exe")).read_link().is_ok()
