@@ -58,10 +58,10 @@ once 'lints' cargo clippy --locked --workspace --all-targets -- -D warnings
 once 'build' cargo build --locked --workspace --bins
 counted 'tests and doc tests' cargo test --locked --workspace --no-fail-fast
 counted 'peers' python3 tests/peers/run.py
-# Last, for it leaves the gateway's program built with traces. The whole workspace, so that nothing else is built anew.
-once 'lints of traces' cargo clippy --locked --workspace --features agentenv-gateway/otel --all-targets -- -D warnings
-counted 'traces, unit' cargo test --locked --workspace --features agentenv-gateway/otel --lib telemetry
-counted 'traces' cargo test --locked --workspace --features agentenv-gateway/otel --test otel
+# Last, for it leaves the programs built with every feature. The whole workspace, so that nothing else is built anew.
+once 'lints of all features' cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
+counted 'traces, unit' cargo test --locked --workspace --all-features --lib telemetry
+counted 'traces' cargo test --locked --workspace --all-features --test otel
 for command in "$@"; do
     counted "$command" bash -c "$command"
 done

@@ -71,8 +71,15 @@
 //!   `serde` and `schemars` must be dependencies of the environment's for those derives.
 //! - [`testing`] calls an environment with no network in between, [`server`] serves one, and `agentenv-gateway` composes several.
 //! - [`client`] is the other side: a harness that reads cards, loads data and calls extensions; [`mcp::client`] calls tools.
+//!
+//! The feature `mimalloc` makes that the program's allocator. A program that is linked statically to musl wants it, for musl's
+//! own has one lock for all threads, which costs it nearly half of its calls a second; a library must leave it alone.
 
 extern crate self as agentenv_protocol;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub mod access;
 mod arguments;
