@@ -119,6 +119,10 @@ impl Writer {
             let first = self.last + 1;
             let (written, error) = self.write_events(rest.as_slice().iter().map(|item| &item.event));
             failure = error;
+            if failure.is_none() {
+                // Whoever is told of a success must find that all is well.
+                self.recovered();
+            }
             for (item, id) in rest.by_ref().take(written).zip(first..) {
                 item.tell(Outcome::Written(EventId(id)));
             }

@@ -1,6 +1,8 @@
 //! Disks that fill up, fail, forget or stall.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::task::{Context, Wake, Waker};
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -171,6 +173,39 @@ async fn a_stalled_disk_holds_up_only_those_who_need_it() {
     assert_eq!(first.await.unwrap().unwrap(), EventId(1));
     assert_eq!(waits.await.unwrap(), EventId(queued + 2));
     assert_eq!(events(&disk.text(), 1).len() as u64, queued + 2);
+}
+
+/// Looks at a trajectory's health at the very moment at which somebody is told something.
+struct Looker {
+    trajectory: Trajectory,
+    found: mpsc::Sender<Health>,
+}
+
+impl Wake for Looker {
+    fn wake(self: Arc<Self>) {
+        self.found.send(self.trajectory.health()).unwrap();
+    }
+}
+
+#[test]
+fn whoever_is_told_of_a_success_finds_all_well() {
+    let disk = Disk::new();
+    let trajectory = on(&disk, Options { callers_write: false, ..Options::default() });
+    disk.set(|state| state.room = Some(0));
+    now(trajectory.append(call("a"))).unwrap_err();
+    assert!(!trajectory.health().is_good());
+    // The thread has tried the disk again by itself, and will not for a second.
+    while disk.state().writes < 2 {
+        std::thread::yield_now();
+    }
+    disk.set(|state| (state.room, state.writes_allowed) = (None, Some(0)));
+    let (sender, found) = mpsc::channel();
+    let looker = Waker::from(Arc::new(Looker { trajectory: trajectory.clone(), found: sender }));
+    let mut append = Box::pin(trajectory.append(call("b")));
+    assert!(append.as_mut().poll(&mut Context::from_waker(&looker)).is_pending());
+    disk.set(|state| state.writes_allowed = None);
+    assert!(found.recv().unwrap().is_good());
+    now(append).unwrap();
 }
 
 #[test]
