@@ -8,7 +8,7 @@ mod store;
 mod triggers;
 
 use crate::bench::Bench;
-use crate::report::Report;
+use crate::report::{Report, Target};
 use crate::rounds::Figures;
 
 /// The groups, in the order in which they run.
@@ -24,6 +24,17 @@ pub(crate) async fn run(name: &str, bench: &Bench, report: &mut Report) -> anyho
         "company" => company::run(bench, report).await,
         _ => Err(anyhow::anyhow!("there is no group '{name}'; there are {}", NAMES.join(", "))),
     }
+}
+
+/// A row: the calls a second of one load over those of another.
+fn rates(
+    report: &mut Report,
+    what: impl Into<String>,
+    target: Target,
+    ours: (&str, &Figures),
+    theirs: (&str, &Figures),
+) {
+    report.row(what, ours.1.rate_over(theirs.1), "×", target, behind(ours, theirs));
 }
 
 /// The absolute numbers behind a ratio of two loads.

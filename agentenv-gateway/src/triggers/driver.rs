@@ -191,9 +191,9 @@ impl Driver {
                     trigger_id: trigger_id.as_ref().to_owned(),
                 };
                 let InternalResult { result, window } = world.call_tool(call).await;
-                let ResultText { text, is_error } = match &result {
-                    Ok(result) => ResultText::of(result),
-                    Err(reason) => ResultText { text: reason.clone(), is_error: true },
+                let ResultText { text, is_error } = match result {
+                    Ok(result) => ResultText::of(&result),
+                    Err(reason) => ResultText { text: reason, is_error: true },
                 };
                 let (before, after) = (window.0.value(), window.1.value());
                 let event = json!({

@@ -7,7 +7,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{behind, memory};
+use super::{behind, memory, rates};
 use crate::bench::{Bench, CALLERS, Served};
 use crate::load::Load;
 use crate::mcp::{FOUND, SEARCH, data, search_arguments};
@@ -43,13 +43,12 @@ async fn straight(bench: &Bench, report: &mut Report, server: &Served, ours: &Se
     let through = ours.searches("our gateway", CALLERS).await?;
     let straight = server.searches("our server", CALLERS).await?;
     let [through, straight] = compare(bench.plan, [&through, &straight]).await?;
-    let absolute = behind(("through", &through), ("straight", &straight));
-    report.row(
+    rates(
+        report,
         "calls/s through over straight",
-        through.rate_over(&straight),
-        "×",
         Target::AtLeast(0.4),
-        absolute,
+        ("through", &through),
+        ("straight", &straight),
     );
 
     let stages: Stages = Program::part(STAGES)?.start(bench.folder())?.found(PART_LIMIT).await?;
@@ -124,13 +123,12 @@ async fn against_python(
     least: f64,
 ) -> anyhow::Result<()> {
     let [ours, theirs] = compare(bench.plan, [ours, theirs]).await?;
-    let absolute = behind(("ours", &ours), ("Python", &theirs));
-    report.row(
+    rates(
+        report,
         format!("{what}: calls/s over Python"),
-        ours.rate_over(&theirs),
-        "×",
         Target::AtLeast(least),
-        absolute,
+        ("ours", &ours),
+        ("Python", &theirs),
     );
     report.row(
         format!("{what}: processor time, Python over ours"),
@@ -173,12 +171,12 @@ async fn relay(
         ];
         let [ours, bare, python, straight] = compare(bench.plan, loads.each_ref()).await?;
         let what = format!("/mcp at {callers}");
-        report.row(
+        rates(
+            report,
             format!("{what}: calls/s over a bare relay"),
-            ours.rate_over(&bare),
-            "×",
             Target::None,
-            behind(("ours", &ours), ("the relay", &bare)),
+            ("ours", &ours),
+            ("the relay", &bare),
         );
         report.row(
             format!("{what}: a bare relay's calls/s over Python"),
@@ -187,12 +185,12 @@ async fn relay(
             Target::None,
             format!("processor time {:.0}×", python.cpu() / bare.cpu()),
         );
-        report.row(
+        rates(
+            report,
             format!("{what}: calls/s through a bare relay over straight"),
-            bare.rate_over(&straight),
-            "×",
             Target::None,
-            behind(("the relay", &bare), ("straight", &straight)),
+            ("the relay", &bare),
+            ("straight", &straight),
         );
     }
     Ok(())
@@ -220,13 +218,7 @@ async fn mcp_proxy(
     let theirs = peer.load("mcp-proxy", requests, FOUND);
     let ours = ours.searches("our gateway", CALLERS).await?;
     let [ours, theirs] = compare(bench.plan, [&ours, &theirs]).await?;
-    report.row(
-        what,
-        ours.rate_over(&theirs),
-        "×",
-        Target::AtLeast(3.0),
-        behind(("ours", &ours), ("mcp-proxy", &theirs)),
-    );
+    rates(report, what, Target::AtLeast(3.0), ("ours", &ours), ("mcp-proxy", &theirs));
     report.row(
         "processor time, mcp-proxy over ours",
         theirs.cpu() / ours.cpu(),
@@ -244,12 +236,12 @@ async fn python_server(bench: &Bench, report: &mut Report) -> anyhow::Result<()>
     let through = gateway.searches("our gateway before a Python server", CALLERS).await?;
     let straight = server.searches("the Python server", CALLERS).await?;
     let [through, straight] = compare(bench.plan, [&through, &straight]).await?;
-    report.row(
+    rates(
+        report,
         "before a Python server: calls/s through over straight",
-        through.rate_over(&straight),
-        "×",
         Target::AtLeast(0.95),
-        behind(("through", &through), ("straight", &straight)),
+        ("through", &through),
+        ("straight", &straight),
     );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A server of ours, called straight (issue 2's targets).
 
-use super::behind;
+use super::rates;
 use crate::bench::{Bench, CALLERS};
 use crate::mcp::FOUND;
 use crate::parts::BARE;
@@ -28,13 +28,12 @@ pub(super) async fn run(bench: &Bench, report: &mut Report) -> anyhow::Result<()
     let same = ours.endpoint().calls(CALLERS, crate::mcp::SEARCH, &crate::mcp::search_arguments()).await?;
     let bare_calls = bare.load("a bare axum handler", same, FOUND);
     let [figures, bare_figures] = compare(bench.plan, [&calls, &bare_calls]).await?;
-    let absolute = behind(("ours", &figures), ("bare", &bare_figures));
-    report.row(
+    rates(
+        report,
         "calls/s over a bare axum handler",
-        figures.rate_over(&bare_figures),
-        "×",
         Target::AtLeast(0.8),
-        absolute,
+        ("ours", &figures),
+        ("bare", &bare_figures),
     );
     report.row(
         "processor time over the bare handler's",
@@ -53,13 +52,12 @@ pub(super) async fn run(bench: &Bench, report: &mut Report) -> anyhow::Result<()
     let python = bench.python_email().await?;
     let python_calls = python.searches("the Python server", CALLERS).await?;
     let [figures, theirs] = compare(bench.plan, [&calls, &python_calls]).await?;
-    let absolute = behind(("ours", &figures), ("Python", &theirs));
-    report.row(
+    rates(
+        report,
         "calls/s over the Python SDK",
-        figures.rate_over(&theirs),
-        "×",
         Target::AtLeast(50.0),
-        absolute,
+        ("ours", &figures),
+        ("Python", &theirs),
     );
     report.row(
         "resident memory after the load",
