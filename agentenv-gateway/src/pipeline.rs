@@ -215,15 +215,15 @@ impl Inner {
             return;
         }
         let Ok(seen) = serde_json::from_str::<Box<RawValue>>(result.as_str()) else { return };
-        let barrier = self.triggers.seen(&SeenCall {
+        let seen = SeenCall {
             role: call.role.clone(),
             tool: call.tool.clone(),
             arguments: Some(Arc::from(call.arguments.clone())),
             is_error: is_error(result),
             result: Arc::from(seen),
             read_only: !matches!(place, Place::Child { read_only: false, .. }),
-        });
-        if let Some(barrier) = barrier {
+        };
+        if let Some(barrier) = self.triggers.seen(seen).await {
             tokio::select! {
                 () = barrier.wait() => {}
                 () = self.stop.cancelled() => {}

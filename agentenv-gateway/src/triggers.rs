@@ -167,8 +167,8 @@ impl Triggers {
 
     /// Tells the engine of a finished call; what it provokes starts at once. The answer to the call is held until the
     /// barrier, if there is one, has been waited for.
-    pub fn seen(&self, call: &SeenCall) -> Option<Barrier> {
-        self.driver.called(call)
+    pub async fn seen(&self, call: SeenCall) -> Option<Barrier> {
+        self.driver.called(call).await
     }
 
     /// Whether a request to the website `app` by `role` can matter to any trigger; its body need not be kept otherwise.

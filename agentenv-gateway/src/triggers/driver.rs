@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -242,16 +242,30 @@ impl Driver {
     }
 
     /// A finished call.
-    pub(crate) fn called(self: &Arc<Self>, call: &SeenCall) -> Option<Barrier> {
-        let index = self.index.load();
+    pub(crate) async fn called(self: &Arc<Self>, call: SeenCall) -> Option<Barrier> {
+        let index = self.index.load_full();
         if call.is_error || !index.watches(&call.role, &call.tool) {
             return None;
         }
-        // Outside the lock: a long text and a slow pattern must not keep other calls waiting.
-        let (looks, states) = aside(index.is_slow(&call.tool), || index.look(call));
+        // Outside the lock, and off this thread: a long text and a slow pattern must not keep other calls waiting.
+        let (call, (looks, states)) = if index.is_slow(&call.tool) {
+            let looking = spawn_blocking(move || {
+                let looks = index.look(&call);
+                (call, looks)
+            });
+            match looking.await {
+                Ok(looked) => looked,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime ends, and the call with it.
+                Err(_) => return None,
+            }
+        } else {
+            let looks = index.look(&call);
+            (call, looks)
+        };
         self.hold(|engine, now| {
             engine.tick(now, false);
-            engine.called(call, looks, &states, now)
+            engine.called(&call, looks, &states, now)
         })
     }
 
@@ -301,15 +315,6 @@ impl Driver {
         }
         self.tracker.close();
         self.tracker.wait().await;
-    }
-}
-
-/// Does what may take a while, having others take over this thread's other tasks where they can.
-fn aside<R>(slow: bool, work: impl FnOnce() -> R) -> R {
-    let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
-    match flavor {
-        Ok(tokio::runtime::RuntimeFlavor::MultiThread) if slow => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 

@@ -213,7 +213,7 @@ async fn a_result_that_is_too_deep_hides_nothing() {
         is_error: false,
         read_only: false,
     };
-    office.triggers.seen(&call).unwrap().wait().await;
+    office.triggers.seen(call).await.unwrap().wait().await;
     assert_eq!((office.status("args").as_str(), office.status("result").as_str()), ("fired", "fired"));
 }
 
@@ -228,6 +228,27 @@ async fn a_failing_pattern_is_its_own_trigger_s_trouble() {
     assert_eq!((office.status("slow").as_str(), office.status("fine").as_str()), ("armed", "fired"));
     let detail = office.field("slow", "eval_error", "detail");
     assert_eq!(detail, ["where.body: the pattern took too many steps on this text"]);
+}
+
+/// There is one thread here, and the pattern waits for another that is taken.
+#[test]
+fn a_slow_pattern_keeps_nobody_else_waiting() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        let holder = tokio::task::spawn_blocking(move || taken.recv());
+        let office = Office::open();
+        office.register(json!([{"id": "slow", "actions": [], "barrier": barrier(),
+            "when": with(on("send"), json!({"where": {"body": {"regex": r"^(a+)!\1$"}}}))}]));
+        let mut slow = std::pin::pin!(office.call("send", json!({"body": "aa!aa"})));
+        assert!(futures_util::poll!(&mut slow).is_pending());
+        office.call("contacts_lookup", json!({"name": "x"})).await;
+        assert_eq!(office.status("slow"), "armed");
+        free.send(()).unwrap();
+        slow.await;
+        assert_eq!(office.status("slow"), "fired");
+        holder.await.unwrap().unwrap();
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,7 +205,7 @@ impl Office {
             read_only: TOOLS.iter().any(|(name, read_only)| *name == tool && *read_only),
         };
         if self.triggers.watches(role, tool)
-            && let Some(barrier) = self.triggers.seen(&call)
+            && let Some(barrier) = self.triggers.seen(call).await
         {
             barrier.wait().await;
         }
