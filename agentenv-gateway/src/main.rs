@@ -1,5 +1,6 @@
 //! The gateway as a process of its own, told by environment variables what to put together (contract 3.1).
 
+use std::env::VarError;
 use std::process::ExitCode;
 
 use agentenv_gateway::builder::InstanceBuilder;
@@ -8,12 +9,45 @@ use agentenv_gateway::http::{Access, ServeOptions};
 use agentenv_gateway::telemetry::{self, LogFormat, Traces};
 use agentenv_gateway::trajectory;
 use agentenv_protocol::server::{listen, reserve, stop_on_signal};
+use tokio::runtime::{Builder, Runtime};
 
 /// A start that cannot be: the settings, the address, the trajectory.
 const BAD_START: u8 = 2;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// How many threads run the gateway's tasks; tokio's own variable.
+const THREADS: &str = "TOKIO_WORKER_THREADS";
+
+/// Most of them.
+const MOST_THREADS: usize = 1024;
+
+fn main() -> ExitCode {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(start()),
+        Err(error) => {
+            eprintln!("agentenv-gateway: {error}");
+            ExitCode::from(BAD_START)
+        }
+    }
+}
+
+/// One thread does it all, so that a call is never handed from one to another, unless [`THREADS`] asks for more.
+fn runtime() -> Result<Runtime, String> {
+    let mut builder = match std::env::var(THREADS) {
+        Err(VarError::NotPresent) => Builder::new_current_thread(),
+        Ok(threads) => {
+            let workers = threads.parse().ok().filter(|workers| (1..=MOST_THREADS).contains(workers));
+            let workers = workers
+                .ok_or_else(|| format!("{THREADS}: '{threads}' is not a number from 1 to {MOST_THREADS}"))?;
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(workers);
+            builder
+        }
+        Err(VarError::NotUnicode(_)) => return Err(format!("{THREADS}: not a number")),
+    };
+    builder.enable_all().build().map_err(|error| format!("cannot start: {error}"))
+}
+
+async fn start() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return agentenv_gateway::launch::command::run(None).await;
     }

@@ -30,8 +30,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.peek().and_then(|first| first.to_str()) {
         Some(process::LEASH) => process::leash(arguments.skip(1)),
         Some("part") => arguments.nth(1).context(USAGE).and_then(|part| {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(parts::run(&part.to_string_lossy()))
+            let part = part.to_string_lossy();
+            parts::runtime(&part)?.block_on(parts::run(&part))
         }),
         _ => measure(),
     };

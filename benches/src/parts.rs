@@ -15,6 +15,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use id_read::IdRead;
 pub(crate) use in_process::InProcess;
@@ -58,6 +59,15 @@ pub(crate) const CHILD_TOOLS: &str = "BENCH_CHILD_TOOLS";
 
 /// A word that a description of the children's tools holds.
 pub(crate) const CHILD_WORD: &str = "benchmark";
+
+/// What a part runs on: one thread where it stands for the gateway, which has one.
+pub(crate) fn runtime(part: &str) -> std::io::Result<Runtime> {
+    let mut builder = match part {
+        RELAY | STAGES => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()
+}
 
 /// Runs a part to its end, which a server has none of.
 pub(crate) async fn run(part: &str) -> anyhow::Result<()> {

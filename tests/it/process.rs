@@ -39,6 +39,8 @@ async fn what_cannot_be_right_ends_the_start_with_a_line() -> Result<()> {
     let folder = folder.to_str().context("a temporary folder with an odd name")?;
     for (variables, said) in [
         (vec![("MCP_PORT", "x")], "MCP_PORT: 'x'"),
+        (vec![("TOKIO_WORKER_THREADS", "many")], "TOKIO_WORKER_THREADS: 'many' is not a number"),
+        (vec![("TOKIO_WORKER_THREADS", "0")], "TOKIO_WORKER_THREADS: '0'"),
         (vec![("INTERNAL_MCP_SERVERS", "a=b")], "INTERNAL_MCP_SERVERS: entry 'a': not an http:// URL"),
         (vec![("INTERNAL_MCP_SERVERS", "a,a")], "'a' is there twice"),
         (vec![("REST_PROXY_URLS", "x")], "REST_PROXY_URLS: entry 'x'"),

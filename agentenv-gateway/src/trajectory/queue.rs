@@ -33,6 +33,12 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Most batches that one caller writes for others.
 const ROUNDS: usize = 4;
 
+/// So many writes in a row with one event only have nobody else behind them who writes at the same time.
+const ALONE_IN_A_ROW: u32 = 8;
+
+/// Company is then looked for each time that so many more have been written.
+const TRY_FOR_COMPANY: u32 = 64;
+
 #[derive(Default)]
 struct Waiting {
     items: Vec<Item>,
@@ -50,6 +56,8 @@ pub(super) struct Queue {
     fsync: Fsync,
     callers_write: bool,
     slow_in_a_row: AtomicU32,
+    /// How many writes in a row had one event only.
+    alone_in_a_row: AtomicU32,
     /// The disk is slow now: callers do not write.
     slow: AtomicBool,
     /// Something was written that no sync has covered.
@@ -69,6 +77,7 @@ impl Queue {
             fsync: options.fsync,
             callers_write: options.callers_write && options.fsync != Fsync::Always,
             slow_in_a_row: AtomicU32::new(0),
+            alone_in_a_row: AtomicU32::new(0),
             slow: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             thread: OnceLock::new(),
@@ -80,10 +89,15 @@ impl Queue {
         u32::try_from(item.event.size() / PIECE + 1).unwrap_or(u32::MAX).min(self.pieces)
     }
 
-    /// Adds an event when there is room for it.
+    /// Adds an event when there is room for it. It may be written after this has returned.
     pub(super) async fn add(&self, item: Item) -> Result<(), Unavailable> {
         self.room.acquire_many(self.pieces(&item)).await.map_err(|_| Unavailable::Closed)?.forget();
-        self.put(item)
+        let unwritten = self.put(item)?;
+        if unwritten.is_some() && self.callers_write() && self.expects_company() {
+            tokio::task::yield_now().await;
+        }
+        drop(unwritten);
+        Ok(())
     }
 
     /// Adds an event if there is room for it now.
@@ -93,27 +107,37 @@ impl Queue {
             TryAcquireError::Closed => Unavailable::Closed,
         })?;
         room.forget();
-        self.put(item)
+        self.put(item).map(drop)
     }
 
-    fn put(&self, item: Item) -> Result<(), Unavailable> {
-        {
-            let mut waiting = lock(&self.waiting);
-            if waiting.closed {
-                return Err(Unavailable::Closed);
-            }
-            waiting.items.push(item);
+    /// Puts an event behind those that are waiting. The first of them sees to the writing of all.
+    fn put(&self, item: Item) -> Result<Option<Unwritten<'_>>, Unavailable> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.closed {
+            return Err(Unavailable::Closed);
         }
-        let here = self.callers_write && !self.slow.load(Ordering::Relaxed);
-        if !here || !self.write_here() {
-            self.wake();
-        }
-        Ok(())
+        let is_first = waiting.items.is_empty();
+        waiting.items.push(item);
+        Ok(is_first.then(|| Unwritten(self)))
+    }
+
+    fn callers_write(&self) -> bool {
+        self.callers_write && !self.slow.load(Ordering::Relaxed)
+    }
+
+    /// Whether letting other tasks go first is likely to bring more events for the same write. It costs a turn of the
+    /// runtime, so it is tried seldom while it brings none.
+    fn expects_company(&self) -> bool {
+        let alone = self.alone_in_a_row.load(Ordering::Relaxed);
+        alone < ALONE_IN_A_ROW || alone.is_multiple_of(TRY_FOR_COMPANY)
     }
 
     /// Writes what is waiting unless somebody else does, who then looks again when done. Says whether all is done.
     fn write_here(&self) -> bool {
         for _ in 0..ROUNDS {
+            if lock(&self.waiting).items.is_empty() {
+                return true;
+            }
             let mut writer = match self.writer.try_lock() {
                 Ok(writer) => writer,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -125,11 +149,8 @@ impl Queue {
             if self.turned_slow(start.elapsed()) {
                 return false;
             }
-            if lock(&self.waiting).items.is_empty() {
-                return true;
-            }
         }
-        false
+        lock(&self.waiting).items.is_empty()
     }
 
     /// Takes note of how long a caller's write took.
@@ -153,6 +174,9 @@ impl Queue {
         if items.is_empty() {
             return;
         }
+        let alone =
+            if items.len() > 1 { 0 } else { self.alone_in_a_row.load(Ordering::Relaxed).wrapping_add(1) };
+        self.alone_in_a_row.store(alone, Ordering::Relaxed);
         let pieces = items.iter().map(|item| self.pieces(item) as usize).sum();
         writer.write(items);
         self.room.add_permits(pieces);
@@ -274,6 +298,19 @@ impl Queue {
     }
 }
 
+/// What is waiting, in the hands of the first who put something there. Dropping this has all of it written, so that nothing
+/// waits for ever whose caller has gone.
+struct Unwritten<'a>(&'a Queue);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        let queue = self.0;
+        if !queue.callers_write() || !queue.write_here() {
+            queue.wake();
+        }
+    }
+}
+
 /// What the thread remembers from one turn to the next.
 #[derive(Default)]
 struct Upkeep {
@@ -301,6 +338,9 @@ impl From<Outcome> for Result<super::EventId, Unavailable> {
 #[cfg(test)]
 mod tests {
     use agentenv_protocol::json::ObjectWriter;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use tokio::task::coop::unconstrained;
 
     use super::super::board::{Marks, Tip};
     use super::super::tests::disk::Disk;
@@ -367,6 +407,34 @@ mod tests {
             first.join().unwrap().unwrap();
         });
         assert_eq!(disk.text().lines().count(), 2);
+    }
+
+    #[tokio::test]
+    async fn those_who_come_together_are_written_together() {
+        let disk = Disk::new();
+        let queue = on(&disk, &Options { fsync: Fsync::Never, ..Options::default() });
+        join_all((0..5).map(|_| queue.add(item(Otherwise::Refuse)))).await;
+        assert_eq!(disk.state().writes, 1);
+        assert_eq!(disk.text().lines().count(), 5);
+        // Who comes alone time and again is kept waiting now and then only.
+        let kept_waiting = (0..1000)
+            .filter(|_| unconstrained(queue.add(item(Otherwise::Refuse))).now_or_never().is_none())
+            .count();
+        assert!((16..32).contains(&kept_waiting), "{kept_waiting}");
+        join_all((0..500).map(|_| queue.add(item(Otherwise::Refuse)))).await;
+        assert!(disk.state().writes < 1_200);
+        assert_eq!(disk.text().lines().count(), 1_505);
+    }
+
+    #[tokio::test]
+    async fn what_is_waiting_is_written_when_its_caller_goes() {
+        let disk = Disk::new();
+        let queue = on(&disk, &Options { fsync: Fsync::Never, ..Options::default() });
+        let mut adding = Box::pin(queue.add(item(Otherwise::Refuse)));
+        assert!((&mut adding).now_or_never().is_none());
+        assert_eq!(disk.text(), "");
+        drop(adding);
+        assert_eq!(disk.text().lines().count(), 1);
     }
 
     #[test]

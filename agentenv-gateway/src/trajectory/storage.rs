@@ -18,6 +18,8 @@ pub(super) trait Storage: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// The same for its name, without which a power cut may leave nothing of a new file.
     fn sync_name(&self);
+    /// Whether nobody else can reach it, since it has no name.
+    fn is_private(&self) -> bool;
     /// Whether it is still where it was opened, and how long it is.
     fn look(&self) -> io::Result<Place>;
     /// How many bytes it has, wherever it is.
@@ -125,6 +127,10 @@ impl Storage for RegularFile {
             // Not every file system can.
             let _ = folder.sync_all();
         }
+    }
+
+    fn is_private(&self) -> bool {
+        self.named.is_none()
     }
 
     fn look(&self) -> io::Result<Place> {

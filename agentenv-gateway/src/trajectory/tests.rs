@@ -146,6 +146,23 @@ async fn following_shows_each_event_as_it_is_written_and_ends_when_closed() {
     assert!(closed.next().await.is_none());
 }
 
+#[tokio::test]
+async fn who_comes_first_goes_on_first() {
+    let trajectory = Trajectory::open(Options::default(), stamps()).unwrap();
+    let gone_on = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tasks = (0..8).map(|at| {
+        let (trajectory, gone_on) = (trajectory.clone(), Arc::clone(&gone_on));
+        tokio::spawn(async move {
+            let id = trajectory.append(call("together")).await.unwrap();
+            gone_on.lock().unwrap().push((at, id.number()));
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!(*gone_on.lock().unwrap(), (0..8).map(|at| (at, at + 1)).collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_get_each_their_own_line() {
     for callers_write in [true, false] {

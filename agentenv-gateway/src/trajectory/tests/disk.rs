@@ -100,6 +100,10 @@ impl Storage for Disk {
 
     fn sync_name(&self) {}
 
+    fn is_private(&self) -> bool {
+        false
+    }
+
     fn look(&self) -> io::Result<Place> {
         self.len().map(Place::Here)
     }
