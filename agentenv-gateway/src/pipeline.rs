@@ -275,20 +275,23 @@ fn outcome(answer: Result<&RawJson, &CallError>) -> CallOutcome {
 
 /// Whether a result says of itself that it is an error.
 pub(crate) fn is_error(result: &RawJson) -> bool {
+    const MEMBER: &str = "\"isError\"";
     let text = result.as_str();
-    // Most results do not so much as name the member.
-    memchr::memmem::find(text.as_bytes(), b"\"isError\"").is_some()
-        && Members::of(text).is_ok_and(|m| m.get("isError").is_some_and(|v| v.get() == "true"))
+    // Most results say no such thing of anything in them, which takes less to see than whose member it is.
+    let may_be = memchr::memmem::find_iter(text.as_bytes(), MEMBER).any(|at| {
+        let value = text[at + MEMBER.len()..].trim_start().strip_prefix(':');
+        value.is_some_and(|value| value.trim_start().starts_with("true"))
+    });
+    may_be && Members::of(text).is_ok_and(|m| m.get("isError").is_some_and(|v| v.get() == "true"))
 }
 
 fn call_event(call: &ToolCall, caused_by: &[CausedBy]) -> Event {
     let of = ObjectWriter::with_capacity(call.arguments.get().len() + 64)
         .field("function_name", &call.tool)
         .raw("arguments", call.arguments.get())
-        .finish();
-    let mut members = ObjectWriter::with_capacity(of.len() + 160)
-        .raw("tool_call", RawJson::object(of).as_str())
-        .field("role", &call.role);
+        .finish_text();
+    let mut members =
+        ObjectWriter::with_capacity(of.len() + 160).raw("tool_call", &of).field("role", &call.role);
     if call.source == Source::Step {
         members = members.field("source", "step_api");
     }
@@ -316,4 +319,27 @@ fn result_event(call: &ToolCall, event: EventId, performed: &Performed) -> Event
         members = members.field("source", "step_api");
     }
     Event::new(kind, members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_what_says_so_itself() {
+        let of = |text: &str| is_error(&RawJson::object(text.to_owned().into()));
+        for text in [r#"{"content":[],"isError":true}"#, "{ \"isError\" :\n true , \"isError2\":false}"] {
+            assert!(of(text), "{text}");
+        }
+        for text in [
+            r#"{"content":[],"isError":false}"#,
+            r#"{"isError":null}"#,
+            r#"{"structuredContent":{"isError":true}}"#,
+            r#"{"structuredContent":{"isError":true},"isError":false}"#,
+            r#"{"content":[{"type":"text","text":"\"isError\":true"}]}"#,
+            "{}",
+        ] {
+            assert!(!of(text), "{text}");
+        }
+    }
 }

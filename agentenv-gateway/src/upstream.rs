@@ -100,8 +100,7 @@ pub fn stamped_meta(meta: Option<&RawValue>, role: &str, session: Option<&str>) 
     let kept = own.iter().filter(|(key, _)| {
         *key != META_ROLE && *key != META_SESSION && !key.starts_with(META_PROTOCOL_PREFIX)
     });
-    let text = kept.fold(out, |out, (key, value)| out.raw(key, value.get())).finish();
-    String::from_utf8(text.into()).unwrap_or_default()
+    kept.fold(out, |out, (key, value)| out.raw(key, value.get())).finish_text()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -248,14 +248,14 @@ impl fmt::Debug for RawJson {
 /// Writes an object from members whose values may be texts that are already JSON.
 #[derive(Debug)]
 pub struct ObjectWriter {
-    text: BytesMut,
+    text: Vec<u8>,
 }
 
 impl ObjectWriter {
     /// Begins an object, with room for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
-        let mut text = BytesMut::with_capacity(bytes + 2);
-        text.put_u8(b'{');
+        let mut text = Vec::with_capacity(bytes + 2);
+        text.push(b'{');
         Self { text }
     }
 
@@ -263,11 +263,11 @@ impl ObjectWriter {
     #[must_use]
     pub fn raw(mut self, name: &str, json: &str) -> Self {
         if self.text.len() > 1 {
-            self.text.put_u8(b',');
+            self.text.push(b',');
         }
         self.put(name);
-        self.text.put_u8(b':');
-        self.text.put_slice(json.as_bytes());
+        self.text.push(b':');
+        self.text.extend_from_slice(json.as_bytes());
         self
     }
 
@@ -281,16 +281,23 @@ impl ObjectWriter {
 
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) {
         let before = self.text.len();
-        if serde_json::to_writer((&mut self.text).writer(), value).is_err() {
+        if serde_json::to_writer(&mut self.text, value).is_err() {
             self.text.truncate(before);
-            self.text.put_slice(b"null");
+            self.text.extend_from_slice(b"null");
         }
     }
 
     /// The object's text.
     pub fn finish(mut self) -> Bytes {
-        self.text.put_u8(b'}');
-        self.text.freeze()
+        self.text.push(b'}');
+        self.text.into()
+    }
+
+    /// The same as a `String`, for a text that is only read.
+    pub fn finish_text(mut self) -> String {
+        self.text.push(b'}');
+        // Texts and what serde_json writes are UTF-8.
+        String::from_utf8(self.text).unwrap_or_default()
     }
 }
 

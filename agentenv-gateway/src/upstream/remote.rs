@@ -106,9 +106,18 @@ impl Remote {
 /// child. A result that says that it is anything but whole stays as it is.
 fn without_era(result: RawJson) -> RawJson {
     let text = result.as_str();
-    let added = [b"\"resultType\"".as_slice(), META_PROTOCOL_PREFIX.as_bytes()];
-    if !added.iter().any(|added| memchr::memmem::find(text.as_bytes(), added).is_some()) {
+    let adds = |text: &str| {
+        let added = [b"\"resultType\"".as_slice(), META_PROTOCOL_PREFIX.as_bytes()];
+        added.iter().any(|added| memchr::memmem::find(text.as_bytes(), added).is_some())
+    };
+    if !adds(text) {
         return result;
+    }
+    // All that our own servers add. It needs no look at the rest.
+    if let Some(rest) = text.strip_prefix(r#"{"resultType":"complete","#)
+        && !adds(rest)
+    {
+        return RawJson::object(["{", rest].concat().into());
     }
     let Ok(members) = Members::of(text) else { return result };
     if members.get("resultType").is_some_and(|kind| kind.get() != r#""complete""#) {
@@ -126,7 +135,7 @@ fn without_era(result: RawJson) -> RawJson {
             let meta = kept
                 .iter()
                 .fold(ObjectWriter::with_capacity(64), |out, (key, value)| out.raw(key, value.get()));
-            out = out.raw(key, RawJson::object(meta.finish()).as_str());
+            out = out.raw(key, &meta.finish_text());
         }
     }
     RawJson::object(out.finish())
@@ -164,6 +173,9 @@ mod tests {
         );
         let both = format!(r#"{{"_meta":{{{server},"a":1.0}},{content},"resultType":"complete"}}"#);
         assert_eq!(of(&both), format!(r#"{{"_meta":{{"a":1.0}},{content}}}"#));
+        assert_eq!(of(&format!(r#"{{"resultType":"complete",{content}}}"#)), format!("{{{content}}}"));
+        let named = r#""structuredContent":{"resultType":"complete"}"#;
+        assert_eq!(of(&format!(r#"{{"resultType":"complete",{named}}}"#)), format!("{{{named}}}"));
         for kept in [r#"{"resultType":"input_required","x":1}"#, r#"{"content":[],"_meta":{}}"#, "{ }"] {
             assert_eq!(of(kept), kept);
         }

@@ -117,12 +117,14 @@ enum Kind {
 
 fn kind(headers: &HeaderMap) -> Kind {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = value.map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
+    let essence = value.map(|value| value.split(';').next().unwrap_or_default().trim());
     match essence {
-        Some(kind) if kind == "application/json" => Kind::Json,
-        Some(kind) if kind == "text/event-stream" => Kind::Events,
+        Some(kind) if kind.eq_ignore_ascii_case("application/json") => Kind::Json,
+        Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => Kind::Events,
         // Only a short and plain one is worth repeating.
-        other => Kind::Other(other.filter(|kind| !kind.is_empty() && kind.len() <= 64)),
+        other => Kind::Other(
+            other.filter(|kind| !kind.is_empty() && kind.len() <= 64).map(str::to_ascii_lowercase),
+        ),
     }
 }
 
