@@ -229,10 +229,11 @@ async fn stay(file: Option<&Path>, log: &Path) -> std::io::Result<Result<String,
 
 fn render(file: Option<&Path>, own: Option<&str>, out: &Path) -> Done {
     let file = read(file, own)?;
-    let password = uuid::Uuid::new_v4().simple().to_string();
+    let failed = |error: std::io::Error| format!("{}: {error}", out.display());
+    let password = compose::password(out).map_err(failed)?;
     let rendered =
         compose::render(&file, &password).map_err(|faults| FileError { path: file.path.clone(), faults })?;
-    rendered.write(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    rendered.write(out).map_err(failed)?;
     say(&mut std::io::stdout(), &out.join("compose.yaml").display().to_string());
     Ok(())
 }

@@ -85,44 +85,40 @@ impl std::fmt::Debug for RenderedFile {
 }
 
 impl Rendered {
-    /// Writes the Compose file as `compose.yaml` into a folder, and the other files beside it. Where the Postgres has a
-    /// password already it is kept, for one that runs knows it, and stands in the addresses that are written.
+    /// Writes the Compose file as `compose.yaml` into a folder, and the other files beside it.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("compose.yaml"), &self.compose)?;
-        let kept = match self.files.get(PASSWORD_FILE) {
-            Some(new) => match fs::read_to_string(folder.join(PASSWORD_FILE)) {
-                Ok(kept) => Some((new, kept)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error),
-            },
-            None => None,
-        };
         for (name, file) in &self.files {
             let path = folder.join(name);
             if !file.secret {
                 fs::write(path, &file.text)?;
                 continue;
             }
-            let mut text = file.text.clone();
-            if let Some((new, kept)) = &kept {
-                if name == PASSWORD_FILE {
-                    continue;
-                }
-                let kept = utf8_percent_encode(kept.trim_end_matches('\n'), NON_ALPHANUMERIC);
-                text = text.replace(&format!(":{}@", new.text), &format!(":{kept}@"));
-            }
             if let Some(parent) = path.parent() {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             }
             let mut options = fs::OpenOptions::new();
             let mut secret = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-            io::Write::write_all(&mut secret, text.as_bytes())?;
+            io::Write::write_all(&mut secret, file.text.as_bytes())?;
         }
         Ok(())
+    }
+}
+
+/// The password for [`render`]: the one that was written into this folder before, for a Postgres that runs knows it, or else
+/// a new one.
+///
+/// # Errors
+/// When the one that is there cannot be read.
+pub fn password(folder: &Path) -> io::Result<String> {
+    match fs::read_to_string(folder.join(PASSWORD_FILE)) {
+        Ok(kept) if !kept.trim().is_empty() => Ok(kept.trim_end_matches(['\r', '\n']).to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(uuid::Uuid::new_v4().simple().to_string()),
     }
 }
 
@@ -195,7 +191,10 @@ impl Plan<'_> {
     fn store_url(&self) -> Option<StoreUrl> {
         match &self.file.store_url {
             Some(url) => Some(url.clone()),
-            None => format!("postgresql://{STORE}:{}@{POSTGRES}:5432/{STORE}", self.password).parse().ok(),
+            None => {
+                let password = utf8_percent_encode(self.password, NON_ALPHANUMERIC);
+                format!("postgresql://{STORE}:{password}@{POSTGRES}:5432/{STORE}").parse().ok()
+            }
         }
     }
 

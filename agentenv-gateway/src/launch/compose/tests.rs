@@ -114,13 +114,34 @@ fn secrets_are_for_their_owner_alone_and_stay_as_they_are() {
 
     let folder = std::env::temp_dir().join(format!("agentenv-test-{}", uuid::Uuid::new_v4().simple()));
     let company = file(COMPANY);
-    render(&company, "first").unwrap().write(&folder).unwrap();
-    render(&company, "second").unwrap().write(&folder).unwrap();
-    let secret = folder.join("secrets/postgres_password");
-    assert_eq!(fs::read_to_string(&secret).unwrap(), "first");
+    let drawn = password(&folder).unwrap();
+    assert!(drawn.len() >= 32 && drawn != password(&folder).unwrap());
+    render(&company, &drawn).unwrap().write(&folder).unwrap();
+    assert_eq!(password(&folder).unwrap(), drawn);
+    let secret = folder.join(PASSWORD_FILE);
+    assert_eq!(fs::read_to_string(&secret).unwrap(), drawn);
     assert_eq!(fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(folder.join("secrets")).unwrap().permissions().mode() & 0o777, 0o700);
     assert!(folder.join("compose.yaml").exists() && folder.join("schemas.sql").exists());
+    fs::write(&secret, "\n").unwrap();
+    assert_ne!(password(&folder).unwrap(), "");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_password_may_be_anything_that_stands_in_a_file() {
+    let folder = std::env::temp_dir().join(format!("agentenv-test-{}", uuid::Uuid::new_v4().simple()));
+    fs::create_dir_all(folder.join("secrets")).unwrap();
+    fs::write(folder.join(PASSWORD_FILE), "p@ss/w\u{f6}rd$ #\n").unwrap();
+    let kept = password(&folder).unwrap();
+    assert_eq!(kept, "p@ss/w\u{f6}rd$ #");
+    let rendered = render(&file(COMPANY), &kept).unwrap();
+    assert_eq!(rendered.files[PASSWORD_FILE].text, kept);
+    let addresses: Vec<_> = rendered.files.iter().filter(|(name, _)| name.ends_with(".env")).collect();
+    assert!(!addresses.is_empty());
+    for (name, RenderedFile { text, .. }) in addresses {
+        assert!(text.contains(":p%40ss%2Fw%C3%B6rd%24%20%23@servicedb:"), "{name}: {text}");
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 
