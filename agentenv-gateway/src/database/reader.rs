@@ -20,6 +20,9 @@ use crate::store::{StoreError, StoreTimes, StoreUrl};
 /// The role's name.
 const ROLE: &str = "agentenv_reader";
 
+/// How often the role is made where others make it at the same time.
+const ROLE_TRIES: u32 = 20;
+
 /// How many rows are fetched at once: enough to be quick, few enough to stop in time when they are large.
 const FETCHED: i32 = 50;
 
@@ -96,7 +99,18 @@ impl Reader {
              GRANT pg_read_all_data TO {ROLE};
              COMMIT"
         );
-        match tokio::time::timeout(times.statement, session.client().batch_execute(&sql)).await {
+        // The lock is one database's, the role the whole server's, so those of two databases may still meet.
+        let making = async {
+            let client = session.client();
+            for _ in 1..ROLE_TRIES {
+                match client.batch_execute(&sql).await {
+                    Err(error) if has_lost_a_race(&error) => client.batch_execute("ROLLBACK").await?,
+                    made => return made,
+                }
+            }
+            client.batch_execute(&sql).await
+        };
+        match tokio::time::timeout(times.statement, making).await {
             Ok(made) => made.map_err(|error| failure("make the role that reads", error)),
             Err(_) => Err(StoreError::TimedOut(times.statement)),
         }
@@ -195,6 +209,12 @@ impl Reader {
         })
         .await
     }
+}
+
+/// Whether somebody else made or changed the same role at the same time. Postgres has no code for that of a change.
+fn has_lost_a_race(error: &tokio_postgres::Error) -> bool {
+    let races = [SqlState::INTERNAL_ERROR, SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_OBJECT];
+    error.code().is_some_and(|code| races.contains(code))
 }
 
 /// What Postgres's error means to whoever asked.

@@ -8,6 +8,7 @@ use agentenv_protocol::EnvRuntime;
 use agentenv_protocol::environment::CallRequest;
 use agentenv_protocol::mcp::server::EndpointOptions;
 use axum::body::Body;
+use futures_util::future::join_all;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::value::RawValue;
@@ -167,6 +168,20 @@ async fn two_that_look_at_one_store_share_its_role() {
     rows(&database, "SELECT 1").await.unwrap();
     rows(&look(&kept.url, QUERY_TIME), "SELECT 1").await.unwrap();
     rows(&database, "SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn all_databases_of_one_server_share_its_role() {
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(wiki().await.0);
+    }
+    for _ in 0..10 {
+        let looks: Vec<_> = stores.iter().map(|kept| look(&kept.url, QUERY_TIME)).collect();
+        for answer in join_all(looks.iter().map(|database| rows(database, "SELECT 1"))).await {
+            answer.unwrap();
+        }
+    }
 }
 
 #[tokio::test]
