@@ -98,6 +98,10 @@ impl Rendered {
                 fs::write(path, &file.text)?;
                 continue;
             }
+            // Cut short, writing it again would lose the password that a running Postgres knows.
+            if name == PASSWORD_FILE && password(folder)? == file.text {
+                continue;
+            }
             if let Some(parent) = path.parent() {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             }

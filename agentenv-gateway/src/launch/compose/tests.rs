@@ -137,6 +137,8 @@ fn a_password_may_be_anything_that_stands_in_a_file() {
     assert_eq!(kept, "p@ss/w\u{f6}rd$ #");
     let rendered = render(&file(COMPANY), &kept).unwrap();
     assert_eq!(rendered.files[PASSWORD_FILE].text, kept);
+    rendered.write(&folder).unwrap();
+    assert_eq!(fs::read_to_string(folder.join(PASSWORD_FILE)).unwrap(), "p@ss/w\u{f6}rd$ #\n", "untouched");
     let addresses: Vec<_> = rendered.files.iter().filter(|(name, _)| name.ends_with(".env")).collect();
     assert!(!addresses.is_empty());
     for (name, RenderedFile { text, .. }) in addresses {
