@@ -13,7 +13,7 @@ pub(crate) mod svc;
 use std::sync::Arc;
 
 use agentenv_protocol::mcp::server::{Endpoint, EndpointOptions};
-use agentenv_protocol::server::{ServeError, bind, serve_router, stop_on_signal};
+use agentenv_protocol::server::{ServeError, bind, serve_endpoint, stop_on_signal};
 use axum::Router;
 use axum::routing::{any, get, post, put};
 use tokio::net::TcpListener;
@@ -71,8 +71,9 @@ impl Instance {
         options: ServeOptions,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        let router = routes(Http::new(self.clone(), options, stop.clone()));
-        serve_router(listener, router, stop, self.0.tracker.clone()).await?;
+        let http = Http::new(self.clone(), options, stop.clone());
+        let mcp = Arc::clone(&http.mcp);
+        serve_endpoint(listener, mcp, routes(http), stop, self.0.tracker.clone()).await?;
         self.shut_down().await;
         Ok(())
     }
@@ -90,10 +91,11 @@ impl Instance {
     ) -> Result<(), ServeError> {
         let http = Http::new(self.clone(), options, stop.clone());
         let tracker = self.0.tracker.clone();
+        let mcp = Arc::clone(&http.mcp);
         let (all, some) = (routes(Arc::clone(&http)), agent_routes(http));
         tokio::try_join!(
-            serve_router(listener, all, stop.clone(), tracker.clone()),
-            serve_router(agents, some, stop, tracker)
+            serve_endpoint(listener, Arc::clone(&mcp), all, stop.clone(), tracker.clone()),
+            serve_endpoint(agents, mcp, some, stop, tracker)
         )?;
         self.shut_down().await;
         Ok(())

@@ -152,7 +152,7 @@ pub trait Environment: Component + Sized {
 /// let env = EnvRuntime::new(Echo)?;
 /// let arguments = serde_json::value::to_raw_value(&serde_json::json!({"text": "hello"}))?;
 /// let result = env.call_tool(CallRequest::new("echo", Some(&arguments))).await;
-/// assert_eq!(result.raw().get(), r#"{"content":[{"type":"text","text":"hello"}],"isError":false}"#);
+/// assert_eq!(result.raw().as_str(), r#"{"content":[{"type":"text","text":"hello"}],"isError":false}"#);
 /// # Ok(())
 /// # }
 /// ```

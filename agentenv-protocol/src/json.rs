@@ -186,7 +186,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A name that is borrowed where the text holds it without escapes.
+/// A string's text, borrowed where it holds no escapes; `None` for a value that is no string.
+pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Key<'_>>(raw.get()).ok().map(|key| key.0)
+}
+
+/// A text that is borrowed where it stands without escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
@@ -224,6 +229,11 @@ impl RawJson {
     pub fn as_str(&self) -> &str {
         // Every way in is UTF-8: a member of a checked text, or what serde wrote.
         std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    /// The text's bytes, given away.
+    pub fn into_bytes(self) -> Bytes {
+        self.0
     }
 
     /// The text's bytes.

@@ -1,5 +1,7 @@
 //! The JSON-RPC 2.0 envelope, kept raw: ids and params stay the text that came. Methods are left to `mcp` and `data`.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -34,7 +36,7 @@ pub struct Message<'a> {
     /// The id's text; `None` for a notification.
     pub id: Option<&'a RawValue>,
     /// The method; `None` for a response.
-    pub method: Option<String>,
+    pub method: Option<Cow<'a, str>>,
     /// The params' text; `None` where the message has none.
     pub params: Option<&'a RawValue>,
 }
@@ -95,8 +97,8 @@ impl<'a> Message<'a> {
         let method = match envelope.method {
             None => None,
             Some(raw) => Some(
-                serde_json::from_str::<String>(raw.get())
-                    .map_err(|_| invalid("invalid request: 'method' must be a string".into(), id))?,
+                json::text(raw)
+                    .ok_or_else(|| invalid("invalid request: 'method' must be a string".into(), id))?,
             ),
         };
         Ok(Self { id, method, params: envelope.params })
@@ -114,7 +116,8 @@ fn is_id(text: &str) -> bool {
 
 /// A response that carries a result, the id and the result as the JSON texts they are.
 pub fn result(id: &str, result: &str) -> Bytes {
-    ObjectWriter::with_capacity(id.len() + result.len() + 40)
+    // Its very length: a text that is no longer than it needs to be becomes `Bytes` as it is.
+    ObjectWriter::with_capacity(r#""jsonrpc":"2.0","id":,"result":"#.len() + id.len() + result.len())
         .raw("jsonrpc", r#""2.0""#)
         .raw("id", id)
         .raw("result", result)

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpSocket};
 pub use body::{BODY_TIMEOUT, BodyFault, read_body};
 pub use connection::{HEAD_TIMEOUT, IDLE_TIMEOUT};
 pub use env::{DATA_LIMIT, EXTENSION_LIMIT, EnvService, router};
-pub use listen::{CONNECTION_LIMIT, SHUTDOWN_GRACE, serve_router, stop_on_signal};
+pub use listen::{CONNECTION_LIMIT, SHUTDOWN_GRACE, serve_endpoint, serve_router, stop_on_signal};
 
 use crate::environment::{BuildError, EnvRuntime, Environment, LifecycleError};
 use crate::mcp::server::EndpointOptions;
@@ -94,7 +94,8 @@ pub async fn serve_runtime(runtime: EnvRuntime) -> Result<(), ServeError> {
     eprintln!("{} listens on {}", runtime.name(), listener.local_addr()?);
     let options = EndpointOptions { allowed_origins: allowed_origins(), ..EndpointOptions::default() };
     let tracker = options.tracker.clone();
-    serve_router(listener, router(runtime.clone(), options), stop, tracker).await?;
+    let (endpoint, routes) = env::endpoint_and_routes(runtime.clone(), options);
+    serve_endpoint(listener, endpoint, routes, stop, tracker).await?;
     runtime.stop().await.map_err(failed)
 }
 

@@ -129,7 +129,7 @@ impl TestEnv {
             meta: None,
         };
         let result = self.runtime.call_tool(request).await;
-        let result = serde_json::from_str(result.raw().get())
+        let result = serde_json::from_str(result.raw().as_str())
             .unwrap_or_else(|error| panic!("the answer of {tool}: {error}"));
         let notifications =
             std::mem::take(&mut *notifications.lock().unwrap_or_else(PoisonError::into_inner));

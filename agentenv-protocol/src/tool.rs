@@ -3,10 +3,12 @@
 
 mod content;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Failure, ToolError};
+use crate::json::RawJson;
 
 use content::Wire;
 pub use content::{Annotations, Audience, Content};
@@ -18,13 +20,13 @@ pub use content::{Annotations, Audience, Content};
 ///
 /// let result = ToolResult::json(&serde_json::json!({"sent": 1}));
 /// assert_eq!(
-///     result.raw().get(),
+///     result.raw().as_str(),
 ///     r#"{"content":[{"type":"text","text":"{\"sent\":1}"}],"structuredContent":{"sent":1},"isError":false}"#
 /// );
 /// ```
 #[derive(Debug, Clone)]
 pub struct ToolResult {
-    raw: Box<RawValue>,
+    raw: RawJson,
     is_error: bool,
 }
 
@@ -103,21 +105,23 @@ impl ToolResult {
     }
 
     /// The result's JSON.
-    pub fn raw(&self) -> &RawValue {
+    pub fn raw(&self) -> &RawJson {
         &self.raw
     }
 
     /// The result's JSON, given away.
-    pub fn into_raw(self) -> Box<RawValue> {
+    pub fn into_raw(self) -> RawJson {
         self.raw
     }
 
     fn write(content: &[Wire<'_>], structured_content: Option<&RawValue>, is_error: bool) -> Self {
         // Nothing in these three fields can fail to be written; were that to change, the caller still gets an answer.
-        let raw = to_raw_value(&CallToolResult { content, structured_content, is_error });
-        match raw {
-            Ok(raw) => Self { raw, is_error },
-            Err(_) => Self { raw: RawValue::NULL.to_owned(), is_error: true },
+        let room = content.iter().map(Wire::room).sum::<usize>()
+            + structured_content.map_or(0, |json| json.get().len());
+        let mut text = Vec::with_capacity(room + 64);
+        match serde_json::to_writer(&mut text, &CallToolResult { content, structured_content, is_error }) {
+            Ok(()) => Self { raw: RawJson::object(text.into()), is_error },
+            Err(_) => Self { raw: RawJson::object(Bytes::from_static(b"null")), is_error: true },
         }
     }
 }

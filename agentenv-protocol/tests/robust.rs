@@ -5,11 +5,11 @@
 use agentenv_protocol::context::Caller;
 use agentenv_protocol::data::Part;
 use agentenv_protocol::environment::{CallRequest, EnvRuntime, ExtensionInput};
+use agentenv_protocol::json::RawJson;
 use agentenv_protocol::prelude::*;
 use proptest::prelude::{any, prop};
 use proptest::strategy::{Just, Strategy};
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
-use serde_json::value::RawValue;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -66,8 +66,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Whether a text is a result of a tool: an object with content and whether it failed.
-fn is_result(raw: &RawValue) -> bool {
-    let value: Value = serde_json::from_str(raw.get()).unwrap();
+fn is_result(raw: &RawJson) -> bool {
+    let value: Value = serde_json::from_str(raw.as_str()).unwrap();
     value["content"].is_array() && value["isError"].is_boolean()
 }
 
@@ -129,7 +129,7 @@ fn a_fault_does_not_repeat_all_that_was_sent() {
     let long =
         serde_json::value::to_raw_value(&json!({"text": "t", "number": "x".repeat(1_000_000)})).unwrap();
     let answer = block_on(env.call_tool(CallRequest::new("takes", Some(&long))));
-    assert!(answer.is_error() && answer.raw().get().len() < 2_000);
+    assert!(answer.is_error() && answer.raw().as_str().len() < 2_000);
     let many: serde_json::Map<_, _> = (0..50_000).map(|index| (format!("p{index}"), Value::Null)).collect();
     let body = serde_json::to_vec(&many).unwrap();
     let error =

@@ -255,7 +255,7 @@ async fn arguments_may_be_deep_or_missing_and_not_repeated() {
     assert!(!call("number", None).await.is_error());
     assert!(!call("number", Some("null".to_owned())).await.is_error());
     let twice = call("echo", Some(r#"{"value":1,"v\u0061lue":2}"#.to_owned())).await;
-    assert!(twice.raw().get().contains("`value` is given twice"), "{}", twice.raw());
+    assert!(twice.raw().as_str().contains("`value` is given twice"), "{}", twice.raw().as_str());
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_cancelled_call_is_cut() {
     }
     cancel.cancel();
     let answer = call.await.unwrap();
-    assert!(answer.is_error() && answer.raw().get().contains("cancelled"));
+    assert!(answer.is_error() && answer.raw().as_str().contains("cancelled"));
     tokio::time::sleep(Duration::from_secs(7200)).await;
     assert_eq!(shared.finished.load(Ordering::SeqCst), 0);
 }

@@ -29,7 +29,7 @@ pub(super) async fn call(runtime: &EnvRuntime, call: UpstreamCall<'_>) -> Upstre
         biased;
         () = given_up.cancelled() => Err(CallError::Cancelled),
         answer = tokio::time::timeout(call.deadline, runtime.call_tool(request)) => match answer {
-            Ok(result) => Ok(RawJson::from(result.into_raw())),
+            Ok(result) => Ok(result.into_raw()),
             Err(_) => Err(CallError::TimedOut { tool: call.tool.to_owned(), seconds }),
         },
     };

@@ -1,5 +1,6 @@
 //! A child behind a URL.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use agentenv_protocol::error::Applied;
@@ -9,6 +10,7 @@ use agentenv_protocol::mcp::META_PROTOCOL_PREFIX;
 use agentenv_protocol::mcp::client::{
     AddressFault, ClientError, ClientOptions, ErrorKind, McpClient, OutgoingCall, Sent,
 };
+use memchr::memmem::Finder;
 use tokio::time::Instant;
 use url::Url;
 
@@ -105,19 +107,17 @@ impl Remote {
 /// A child's result less what its era adds to every one: what an agent gets must not depend on how the gateway talks to a
 /// child. A result that says that it is anything but whole stays as it is.
 fn without_era(result: RawJson) -> RawJson {
+    static ADDED: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["\"resultType\"", META_PROTOCOL_PREFIX].map(Finder::new));
     let text = result.as_str();
-    let adds = |text: &str| {
-        let added = [b"\"resultType\"".as_slice(), META_PROTOCOL_PREFIX.as_bytes()];
-        added.iter().any(|added| memchr::memmem::find(text.as_bytes(), added).is_some())
-    };
-    if !adds(text) {
-        return result;
-    }
-    // All that our own servers add. It needs no look at the rest.
-    if let Some(rest) = text.strip_prefix(r#"{"resultType":"complete","#)
-        && !adds(rest)
-    {
-        return RawJson::object(["{", rest].concat().into());
+    let ours = text.strip_prefix(r#"{"resultType":"complete","#);
+    let rest = ours.unwrap_or(text).as_bytes();
+    if ADDED.iter().all(|added| added.find(rest).is_none()) {
+        // What our own servers add comes first and is all they add.
+        return match ours {
+            Some(rest) => RawJson::object(["{", rest].concat().into()),
+            None => result,
+        };
     }
     let Ok(members) = Members::of(text) else { return result };
     if members.get("resultType").is_some_and(|kind| kind.get() != r#""complete""#) {

@@ -200,7 +200,7 @@ async fn the_tools_answer_as_tools_do() {
     let call = async |tool: &str, arguments: Value| {
         let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
         let result = runtime.call_tool(CallRequest::new(tool, Some(&arguments))).await;
-        value(result.raw())
+        serde_json::from_str::<Value>(result.raw().as_str()).unwrap()
     };
     let names: Vec<&str> = runtime.tools().iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["list_schemas", "describe_table", "query", "explain", "read_changelog"]);

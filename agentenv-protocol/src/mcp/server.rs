@@ -8,6 +8,7 @@ mod stateless_era;
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
@@ -82,7 +83,7 @@ pub struct Call {
     /// The role by [`Service::role`].
     pub role: Option<String>,
     /// The key of the caller's session, if it has one.
-    pub session: Option<String>,
+    pub session: Option<Arc<str>>,
     /// Where progress and log messages go, if anybody listens.
     pub notify: Option<Notify>,
     /// Cancelled when the caller wants the call no more.
@@ -163,7 +164,10 @@ impl<S: Service> Endpoint<S> {
     }
 
     /// Answers one HTTP request (contract 2.3). Never fails: whatever is wrong is in the answer.
-    pub async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
+    pub async fn handle<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
+    {
         let (parts, body) = request.into_parts();
         let mut response = match self.read(&parts, body).await {
             Ok((body, accepts)) => self.answer(&parts, accepts, body).await,
@@ -175,7 +179,10 @@ impl<S: Service> Endpoint<S> {
 
     /// What can be told without looking at a message: the verb, where it comes from, its type and size. Gives the body, and
     /// what the client takes as an answer.
-    async fn read(&self, parts: &Parts, body: Body) -> Result<(Bytes, Accepts), Response<Body>> {
+    async fn read<B>(&self, parts: &Parts, body: B) -> Result<(Bytes, Accepts), Response<Body>>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
+    {
         if !headers::origin_is_allowed(&parts.headers, &self.options.allowed_origins) {
             let refusal =
                 Refusal::new(StatusCode::FORBIDDEN, rpc::INVALID_REQUEST, "the Origin is not allowed");
@@ -220,7 +227,7 @@ impl<S: Service> Endpoint<S> {
     }
 
     /// The params of `tools/call`, and what else a call is made of.
-    fn call_of(&self, incoming: &Incoming<'_>, session: Option<String>) -> Result<Call, Refusal> {
+    fn call_of(&self, incoming: &Incoming<'_>, session: Option<Arc<str>>) -> Result<Call, Refusal> {
         let name = incoming.params.get("name").map(|name| serde_json::from_str::<String>(name.get()));
         let Some(Ok(tool)) = name else {
             return Err(Refusal::invalid_params("'name' must be a string: the name of a tool"));

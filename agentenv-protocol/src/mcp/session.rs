@@ -21,6 +21,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Its id, as callers are told apart by it.
+    pub(crate) key: Arc<str>,
     /// Whose it is, where callers show who they are.
     owner: Option<Box<str>>,
     state: Mutex<State>,
@@ -31,7 +33,7 @@ struct State {
     used: Instant,
     log_level: Option<u8>,
     /// The calls under way that their caller may cancel, by the request id's text. Ids need not be unique.
-    calls: Vec<(Box<str>, CancellationToken)>,
+    calls: Vec<(Arc<str>, CancellationToken)>,
 }
 
 impl Session {
@@ -40,8 +42,8 @@ impl Session {
     }
 
     /// Notes a call that can be cancelled by its id.
-    pub(crate) fn begin(&self, id: &str, cancel: &CancellationToken) {
-        self.state(|s| s.calls.push((id.into(), cancel.clone())));
+    pub(crate) fn begin(&self, id: Arc<str>, cancel: &CancellationToken) {
+        self.state(|s| s.calls.push((id, cancel.clone())));
     }
 
     /// Forgets one call of this id, and counts as use: a session does not expire under a long call's answer.
@@ -109,7 +111,8 @@ impl Sessions {
             }
             let id = Uuid::new_v4();
             let state = State { used: now, log_level: None, calls: Vec::new() };
-            let session = Session { owner: owner.map(Into::into), state: Mutex::new(state) };
+            let key = id.to_string().into();
+            let session = Session { key, owner: owner.map(Into::into), state: Mutex::new(state) };
             inner.by_id.insert(id, Arc::new(session));
             Some(id)
         })
@@ -168,7 +171,7 @@ mod tests {
         let sessions = Sessions::default();
         let id = sessions.open(None).unwrap().to_string();
         let session = sessions.find(&id, None).unwrap();
-        session.begin("1", &CancellationToken::new());
+        session.begin("1".into(), &CancellationToken::new());
         tokio::time::advance(SESSION_IDLE * 2).await;
         session.end("1");
         assert!(sessions.find(&id, None).is_some());
@@ -189,8 +192,8 @@ mod tests {
         let id = sessions.open(None).unwrap().to_string();
         let session = sessions.find(&id, None).unwrap();
         let (a, b) = (CancellationToken::new(), CancellationToken::new());
-        session.begin("1", &a);
-        session.begin("\"1\"", &b);
+        session.begin("1".into(), &a);
+        session.begin("\"1\"".into(), &b);
         session.cancel("1");
         assert!(a.is_cancelled() && !b.is_cancelled());
         assert!(sessions.close(&id, None) && b.is_cancelled());

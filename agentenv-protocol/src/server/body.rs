@@ -1,10 +1,14 @@
 //! Reading a request's body up to a limit.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::BoxError;
 use bytes::Bytes;
 use http::StatusCode;
+use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 /// How long a body that is read whole may take.
@@ -40,12 +44,31 @@ impl BodyFault {
 ///
 /// # Errors
 /// [`BodyFault`]
-pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyFault> {
-    let hint = http_body::Body::size_hint(&body).lower();
+pub async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, BodyFault>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let hint = body.size_hint().lower();
     if hint > limit as u64 {
         return Err(BodyFault::TooLarge(limit));
     }
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
+    let mut whole = pin!(Limited::new(body, limit).collect());
+    // Most bodies are there at the second look: a timer would cost more than to read one.
+    let mut looked = false;
+    let soon = poll_fn(|cx| match whole.as_mut().poll(cx) {
+        Poll::Ready(read) => Poll::Ready(Some(read)),
+        Poll::Pending if looked => Poll::Ready(None),
+        Poll::Pending => {
+            looked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    let read = match soon.await {
+        Some(read) => Ok(read),
+        None => tokio::time::timeout(BODY_TIMEOUT, whole).await,
+    };
+    match read {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyFault::TooLarge(limit)),
         Ok(Err(error)) => Err(BodyFault::Broken(error.to_string())),
@@ -55,6 +78,8 @@ pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyFault> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

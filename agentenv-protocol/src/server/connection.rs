@@ -1,6 +1,7 @@
-//! One HTTP/1.1 connection: its requests go to a router, it may be silent only so long, and it can be told to end. How many
-//! there are is `listen`'s.
+//! One HTTP/1.1 connection: each request is answered by whoever serves, it may be silent only so long, and it can be told to
+//! end. How many there are is `listen`'s.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -20,7 +20,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -30,21 +29,35 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may lie idle before its first request, and between two.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most header fields of a request; one with more is answered 431.
-const MAX_HEADERS: usize = 256;
+/// What answers the requests of a connection.
+pub(super) trait Handler:
+    Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<H> Handler for H where
+    H: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
 
 /// Serves a connection until either side closes it. Once `end` resolves, it closes at its next pause: at once where it is idle,
 /// else behind the answer under way.
-pub(super) async fn serve<S>(stream: S, router: Router, end: impl Future<Output = ()>)
+pub(super) async fn serve<S, H>(stream: S, handler: H, end: impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
 {
     let activity = Activity::new();
     let stream = Timed::new(stream, Arc::clone(&activity));
-    let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         let answering = Answering::begin(&activity);
-        let response = names_its_host(&request).then(|| router.call(request));
+        let response = names_its_host(&request).then(|| handler.call(request));
         async move {
             let response = match response {
                 Some(response) => AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|_| {
@@ -60,7 +73,7 @@ where
         }
     });
     let mut builder = http1::Builder::new();
-    builder.header_read_timeout(None).max_headers(MAX_HEADERS);
+    builder.header_read_timeout(None);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
@@ -246,7 +259,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
     use axum::routing::{get, post};
+    use hyper_util::service::TowerToHyperService;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::sync::Notify;
     use tokio::task::JoinHandle;
@@ -268,7 +283,7 @@ mod tests {
             )
             .route("/panic", get(|| async { panic!("secret") as () }))
             .route("/body", post(|body: String| async { body }));
-        (near, tokio::spawn(serve(far, routes, end)))
+        (near, tokio::spawn(serve(far, TowerToHyperService::new(routes), end)))
     }
 
     /// Reads an answer that ends with this text.

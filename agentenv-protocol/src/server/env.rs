@@ -64,7 +64,7 @@ impl Service for EnvService {
             cancel: call.cancel,
             meta: call.meta.as_deref(),
         };
-        Ok(RawJson::from(self.0.call_tool(request).await.into_raw()))
+        Ok(self.0.call_tool(request).await.into_raw())
     }
 }
 
@@ -84,8 +84,17 @@ fn require_capability(runtime: &EnvRuntime, call: &Call) -> Result<(), Refusal> 
 /// The routes of an environment, for a server of one's own. Calls run in the options' tracker, whose end a graceful stop
 /// awaits.
 pub fn router(runtime: EnvRuntime, options: EndpointOptions) -> Router {
+    endpoint_and_routes(runtime, options).1
+}
+
+/// [`router`], and the endpoint that its `/mcp` leads to.
+pub(super) fn endpoint_and_routes(
+    runtime: EnvRuntime,
+    options: EndpointOptions,
+) -> (Arc<Endpoint<EnvService>>, Router) {
     let endpoint = Endpoint::new(Arc::new(EnvService(runtime.clone())), options);
-    let serve_mcp = move |request: Request<Body>| Arc::clone(&endpoint).handle(request);
+    let mcp = Arc::clone(&endpoint);
+    let serve_mcp = move |request: Request<Body>| Arc::clone(&mcp).handle(request);
     let mut routes = Router::new()
         .route("/.well-known/agent-env.json", get(card))
         .route("/agentenv", post(data_plane))
@@ -103,7 +112,9 @@ pub fn router(runtime: EnvRuntime, options: EndpointOptions) -> Router {
         };
         routes = routes.route(&extension.path, on(filter, serve));
     }
-    routes.with_state(runtime).route("/mcp", any(serve_mcp.clone())).route("/mcp/", any(serve_mcp))
+    let routes =
+        routes.with_state(runtime).route("/mcp", any(serve_mcp.clone())).route("/mcp/", any(serve_mcp));
+    (endpoint, routes)
 }
 
 fn answer(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {

@@ -7,12 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt;
+use futures_util::future::Either;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection;
+use super::connection::{self, Handler};
+use crate::mcp::server::{Endpoint, Service};
 
 /// How long calls under way may take to end once the server is told to stop (contract 10).
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -37,6 +44,40 @@ pub async fn serve_router(
     stop: CancellationToken,
     tracker: TaskTracker,
 ) -> io::Result<()> {
+    serve_all(listener, by_route(router), stop, tracker).await
+}
+
+/// [`serve_router`] with an MCP endpoint before the router: `/mcp`, where nearly all requests go, is not looked up among the
+/// routes.
+///
+/// # Errors
+/// As [`serve_router`].
+pub async fn serve_endpoint<S: Service>(
+    listener: TcpListener,
+    endpoint: Arc<Endpoint<S>>,
+    router: Router,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+) -> io::Result<()> {
+    let others = by_route(router);
+    let handler = service_fn(move |request: Request<Incoming>| match request.uri().path() {
+        "/mcp" => Either::Left(Arc::clone(&endpoint).handle(request).map(Ok)),
+        _ => Either::Right(others.call(request)),
+    });
+    serve_all(listener, handler, stop, tracker).await
+}
+
+/// Answers each request by its route. The routes are made into services here, once, and not for each request.
+fn by_route(router: Router) -> TowerToHyperService<Router> {
+    TowerToHyperService::new(router.with_state(()))
+}
+
+async fn serve_all(
+    listener: TcpListener,
+    handler: impl Handler,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+) -> io::Result<()> {
     listener.local_addr()?;
     let mut open = Connections::new(connection_limit());
     // Dropped where `stop` is cancelled: a connection that has no place yet is not served.
@@ -45,7 +86,7 @@ pub async fn serve_router(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let (permit, told) = open.place().await;
-                    spawn(stream, router.clone(), told, permit, &open.tasks);
+                    spawn(stream, handler.clone(), told, permit, &open.tasks);
                 }
                 // A client that is gone already says nothing of the listener; anything else may pass.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -77,7 +118,7 @@ pub async fn serve_router(
 
 fn spawn(
     stream: TcpStream,
-    router: Router,
+    handler: impl Handler,
     told: oneshot::Receiver<()>,
     permit: OwnedSemaphorePermit,
     tasks: &TaskTracker,
@@ -91,7 +132,7 @@ fn spawn(
         let end = async {
             let _ = told.await;
         };
-        connection::serve(stream, router, end).await;
+        connection::serve(stream, handler, end).await;
     });
 }
 

@@ -138,6 +138,23 @@ pub(super) enum Wire<'a> {
     Content(&'a Content),
 }
 
+impl Wire<'_> {
+    /// About how many bytes it takes. Text takes more than it has, for what is escaped in it.
+    pub(super) fn room(&self) -> usize {
+        let text = match self {
+            Self::Text(text) => text.len() + text.len() / 4,
+            Self::RawText(text) => text.get().len(),
+            Self::Content(content) => match &content.body {
+                Body::Text { text } => text.len() + text.len() / 4,
+                Body::Media { data, .. } => data.len(),
+                Body::Link { .. } => 0,
+                Body::Resource { text, blob, .. } => text.as_ref().or(blob.as_ref()).map_or(0, String::len),
+            },
+        };
+        text + 64
+    }
+}
+
 impl Serialize for Wire<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -61,8 +61,8 @@ impl EmailEnv {
     #[tool(name = "{environment_name}_search", read_only)]
     pub fn search(&self, query: String) -> Found {
         let query = query.to_lowercase();
-        let matches =
-            |email: &&Email| format!("{} {}", email.subject, email.body).to_lowercase().contains(&query);
+        let says = |text: &String| text.to_lowercase().contains(&query);
+        let matches = |email: &&Email| says(&email.subject) || says(&email.body);
         Found { emails: self.mail.read(|mail| mail.inbox.iter().filter(matches).cloned().collect()) }
     }
 

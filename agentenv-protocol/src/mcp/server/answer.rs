@@ -105,7 +105,7 @@ fn message(notification: &Notification, token: Option<&str>, level: Option<u8>) 
 /// Ends a call's entry in its session, whatever becomes of the call.
 pub(super) struct Entry {
     pub(super) session: Arc<Session>,
-    pub(super) id: String,
+    pub(super) id: Arc<str>,
 }
 
 impl Drop for Entry {
@@ -117,7 +117,7 @@ impl Drop for Entry {
 /// What the two eras do differently with a call.
 pub(super) struct Plan {
     /// Makes the era's result of the tool's.
-    pub(super) finish: fn(&RawJson) -> Bytes,
+    pub(super) finish: fn(RawJson) -> Bytes,
     /// The least severe level of log messages to send.
     pub(super) log_level: Option<u8>,
     /// Whether a caller that hangs up cancels the call.
@@ -147,7 +147,7 @@ impl<S: Service> Endpoint<S> {
         let (finish, entry) = (plan.finish, plan.entry);
         let call = async move {
             let _entry = entry;
-            service.call(call).await.map(|result| finish(&result))
+            service.call(call).await.map(finish)
         };
         let mut running = RunToEnd::new(call, &self.options.tracker);
 
@@ -155,9 +155,12 @@ impl<S: Service> Endpoint<S> {
             // What was said goes before the end, also where both are there at once.
             biased;
             Some(message) = next(&mut said) => message,
-            () = cancel.cancelled() => return refuse(incoming.id, &cancelled()),
             ended = &mut running => {
                 disarm(guard);
+                // What a cancelled call ended with is not asked for any more.
+                if cancel.is_cancelled() {
+                    return refuse(incoming.id, &cancelled());
+                }
                 let result = result_of(ended);
                 // What it said on the way to its end still goes before it.
                 let said = said.and_then(|mut said| Some((said.try_recv().ok()?, said)));
@@ -166,6 +169,7 @@ impl<S: Service> Endpoint<S> {
                 let messages = std::iter::once(first).chain(rest).chain([last(incoming.id, result)]);
                 return events(Body::from(messages.map(|message| sse::event(&message)).collect::<Vec<_>>().concat()));
             }
+            () = cancel.cancelled() => return refuse(incoming.id, &cancelled()),
         };
         let head = futures_util::stream::iter([Ok::<_, Infallible>(sse::event(&first))]);
         let id = incoming.id.map(RawValue::to_owned);

@@ -52,7 +52,7 @@ impl<S: Service> Endpoint<S> {
     async fn session_call(
         &self,
         incoming: &Incoming<'_>,
-        key: String,
+        key: Arc<str>,
         session: Option<Arc<Session>>,
     ) -> Response<Body> {
         let call = match self.call_of(incoming, Some(key)) {
@@ -62,11 +62,16 @@ impl<S: Service> Endpoint<S> {
         // Nothing is logged to a client that never asked for it: most never do, and every call would pay for it.
         let log_level = session.as_ref().and_then(|s| s.log_level());
         let entry = session.map(|session| {
-            session.begin(incoming.id(), &call.cancel);
-            Entry { session, id: incoming.id().to_owned() }
+            let id: Arc<str> = incoming.id().into();
+            session.begin(Arc::clone(&id), &call.cancel);
+            Entry { session, id }
         });
-        let finish = |result: &RawJson| result.bytes().clone();
-        self.run(incoming, call, Plan { finish, log_level, hang_up_cancels: false, entry }).await
+        self.run(
+            incoming,
+            call,
+            Plan { finish: RawJson::into_bytes, log_level, hang_up_cancels: false, entry },
+        )
+        .await
     }
 
     fn initialize(&self, incoming: &Incoming<'_>) -> Response<Body> {
@@ -108,7 +113,7 @@ impl<S: Service> Endpoint<S> {
     }
 
     /// The session that a message names: its key, and its entry unless sessions are somebody else's.
-    fn session_of(&self, headers: &HeaderMap) -> Result<(String, Option<Arc<Session>>), Refusal> {
+    fn session_of(&self, headers: &HeaderMap) -> Result<(Arc<str>, Option<Arc<Session>>), Refusal> {
         let not_found = || {
             Refusal::new(StatusCode::NOT_FOUND, rpc::INVALID_REQUEST, "session not found: initialize anew")
         };
@@ -120,12 +125,12 @@ impl<S: Service> Endpoint<S> {
             Err(()) => return Err(not_found()),
         };
         if self.options.foreign_sessions {
-            return Ok((id.to_owned(), None));
+            return Ok((id.into(), None));
         }
         let owner = self.service.session_owner(headers)?;
         self.sessions
             .find(id, owner.as_deref())
-            .map(|session| (id.to_owned(), Some(session)))
+            .map(|session| (Arc::clone(&session.key), Some(session)))
             .ok_or_else(not_found)
     }
 

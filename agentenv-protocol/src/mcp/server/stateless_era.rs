@@ -1,5 +1,7 @@
 //! The stateless protocol: each message says all there is to know, in its headers and its `_meta`, which must agree.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, Response, StatusCode};
@@ -49,7 +51,7 @@ impl<S: Service> Endpoint<S> {
     async fn stateless_call(&self, incoming: &Incoming<'_>) -> Response<Body> {
         let call = stateless_session(incoming.headers)
             .map_err(Refusal::bad_request)
-            .and_then(|session| self.call_of(incoming, session.map(str::to_owned)));
+            .and_then(|session| self.call_of(incoming, session.map(Arc::from)));
         match call {
             Ok(call) => {
                 let log_level = incoming.log_level();
@@ -69,7 +71,7 @@ impl<S: Service> Endpoint<S> {
 }
 
 /// A tool's result as this era wants it: marked as whole, unless it says itself what it is.
-fn finish(result: &RawJson) -> Bytes {
+fn finish(result: RawJson) -> Bytes {
     let text = result.as_str();
     let says = text.contains("\"resultType\"")
         && Members::of(text).is_ok_and(|members| members.get("resultType").is_some());
@@ -78,7 +80,7 @@ fn finish(result: &RawJson) -> Bytes {
             let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
             [r#"{"resultType":"complete""#, comma, rest].concat().into()
         }
-        _ => result.bytes().clone(),
+        _ => result.into_bytes(),
     }
 }
 
