@@ -56,7 +56,7 @@
 //!     }
 //! }
 //!
-//! #[tokio::main]
+//! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), agentenv_protocol::ServeError> {
 //!     agentenv_protocol::serve(EmailEnv::default()).await
 //! }
@@ -66,7 +66,8 @@
 //!   ([`Data`](data::Data)), `#[component]` tools and extensions that are written already ([`standard`]).
 //! - [`environment`](macro@environment) reads the markers on an impl block's methods: [`tool`](macro@tool),
 //!   [`extension`](macro@extension), [`reset_data`], [`add_data`], [`get_data`], [`before_call`], [`on_start`], [`on_stop`].
-//! - Methods take `&self` and run side by side. What blocks the thread belongs in `tokio::task::spawn_blocking`.
+//! - Methods take `&self` and run side by side. What blocks the thread belongs in `tokio::task::spawn_blocking`. One thread is enough
+//!   for tools that answer from memory, and quicker than several; a server whose tools compute for long takes plain `#[tokio::main]`.
 //! - Parameters are read from JSON, so their types derive `Deserialize` and `JsonSchema`; answers derive `Serialize`. The crates
 //!   `serde` and `schemars` must be dependencies of the environment's for those derives.
 //! - [`testing`] calls an environment with no network in between, [`server`] serves one, and `agentenv-gateway` composes several.

@@ -1,6 +1,6 @@
 //! Serves the mailbox on its own: `MCP_HOST` and `MCP_PORT` say where.
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     Ok(agentenv_protocol::serve(email::EmailEnv::default()).await?)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let url = wiki::database_url();
     url.context(
