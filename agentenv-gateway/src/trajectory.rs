@@ -2,7 +2,7 @@
 //! left to the stages; how a disk's failure shows to a caller is left to the pipeline.
 //!
 //! An event is told of only when its line is in the file: from then on it survives the death of the process. Of a power
-//! cut it survives as [`Fsync`] says.
+//! cut it survives as [`Fsync`] says. A trajectory without a name ends with the process and is written to its file later.
 
 mod board;
 mod event;
@@ -10,6 +10,7 @@ mod queue;
 mod read;
 mod recover;
 mod storage;
+mod unnamed;
 mod writer;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ use self::board::{Board, Tip};
 use self::queue::Queue;
 use self::recover::{Found, Unfit};
 use self::storage::{Refused, RegularFile, Storage};
+use self::unnamed::UnnamedFile;
 use self::writer::{Item, Otherwise, Outcome, StampFn, Writer, failed_call};
 
 /// When what is written is put beyond a power cut's reach. The death of the process alone loses nothing in any case.
@@ -248,7 +250,9 @@ impl Trajectory {
     pub fn open(options: Options, stamp: Arc<dyn Fn() -> Stamp + Send + Sync>) -> Result<Self, OpenError> {
         let fail = |path: &Path, source| OpenError::Io { path: path.to_owned(), source };
         let Some(path) = &options.path else {
-            let file = RegularFile::unnamed().map_err(|error| fail(&std::env::temp_dir(), error))?;
+            let file = UnnamedFile::new().map_err(|error| fail(&std::env::temp_dir(), error))?;
+            // No power cut leaves it behind.
+            let options = Options { fsync: Fsync::Never, ..options };
             return Self::start(Arc::new(file), Found::default(), &options, stamp)
                 .map_err(|error| fail(&std::env::temp_dir(), error));
         };

@@ -55,6 +55,8 @@ pub(super) struct Queue {
     pub(super) board: Arc<Board>,
     fsync: Fsync,
     callers_write: bool,
+    /// A write is a system call, which is worth sharing.
+    shares_writes: bool,
     slow_in_a_row: AtomicU32,
     /// How many writes in a row had one event only.
     alone_in_a_row: AtomicU32,
@@ -68,11 +70,13 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(writer: Writer, board: Arc<Board>, options: &Options) -> Self {
         let pieces = u32::try_from(options.queue_bytes / PIECE).unwrap_or(u32::MAX).max(1);
+        let shares_writes = !board.tip.borrow().storage.is_private();
         Self {
             waiting: Mutex::default(),
             room: Semaphore::new(pieces as usize),
             pieces,
             writer: Mutex::new(writer),
+            shares_writes,
             board,
             fsync: options.fsync,
             callers_write: options.callers_write && options.fsync != Fsync::Always,
@@ -129,7 +133,7 @@ impl Queue {
     /// runtime, so it is tried seldom while it brings none.
     fn expects_company(&self) -> bool {
         let alone = self.alone_in_a_row.load(Ordering::Relaxed);
-        alone < ALONE_IN_A_ROW || alone.is_multiple_of(TRY_FOR_COMPANY)
+        self.shares_writes && (alone < ALONE_IN_A_ROW || alone.is_multiple_of(TRY_FOR_COMPANY))
     }
 
     /// Writes what is waiting unless somebody else does, who then looks again when done. Says whether all is done.

@@ -43,8 +43,9 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct RegularFile {
     file: File,
-    /// Its name, and which file it was by it; `None` for one without.
-    named: Option<(PathBuf, (u64, u64))>,
+    path: PathBuf,
+    /// Which file stood under its name.
+    identity: (u64, u64),
 }
 
 /// Why a file cannot be had.
@@ -92,14 +93,7 @@ impl RegularFile {
         }
         // Absolute, so that it is found again should the process change its folder.
         let path = std::path::absolute(path)?;
-        Ok(Self { file, named: Some((path, (found.dev(), found.ino()))) })
-    }
-
-    /// A file without a name, which is gone when the process is.
-    pub(super) fn unnamed() -> io::Result<Self> {
-        let (file, name) = tempfile::Builder::new().append(true).tempfile()?.into_parts();
-        name.close()?;
-        Ok(Self { file, named: None })
+        Ok(Self { file, path, identity: (found.dev(), found.ino()) })
     }
 }
 
@@ -121,24 +115,19 @@ impl Storage for RegularFile {
     }
 
     fn sync_name(&self) {
-        if let Some((path, _)) = &self.named
-            && let Some(Ok(folder)) = path.parent().map(File::open)
-        {
+        if let Some(Ok(folder)) = self.path.parent().map(File::open) {
             // Not every file system can.
             let _ = folder.sync_all();
         }
     }
 
     fn is_private(&self) -> bool {
-        self.named.is_none()
+        false
     }
 
     fn look(&self) -> io::Result<Place> {
-        let Some((path, identity)) = &self.named else {
-            return self.len().map(Place::Here);
-        };
-        match path.metadata() {
-            Ok(found) if (found.dev(), found.ino()) == *identity => Ok(Place::Here(found.len())),
+        match self.path.metadata() {
+            Ok(found) if (found.dev(), found.ino()) == self.identity => Ok(Place::Here(found.len())),
             Ok(_) => Ok(Place::Gone),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Place::Gone),
             Err(error) => Err(error),
@@ -150,10 +139,7 @@ impl Storage for RegularFile {
     }
 
     fn reopen(&self) -> io::Result<Arc<dyn Storage>> {
-        let Some((path, _)) = &self.named else {
-            return Err(ErrorKind::NotFound.into());
-        };
-        let file = Self::open(path).map_err(|refused| match refused {
+        let file = Self::open(&self.path).map_err(|refused| match refused {
             Refused::Io(error) => error,
             Refused::Locked | Refused::NotRegular => io::Error::other("something else stands in its place"),
         })?;
