@@ -94,6 +94,7 @@ pub mod extension;
 pub mod http_client;
 pub mod json;
 pub mod mcp;
+mod pieces;
 pub mod rpc;
 pub mod schema;
 pub mod server;

@@ -1,12 +1,11 @@
 //! Reading a request's body up to a limit.
 
-use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::BoxError;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -53,18 +52,8 @@ where
         return Err(BodyFault::TooLarge(limit));
     }
     let mut whole = pin!(Limited::new(body, limit).collect());
-    // Most bodies are there at the second look: a timer would cost more than to read one.
-    let mut looked = false;
-    let soon = poll_fn(|cx| match whole.as_mut().poll(cx) {
-        Poll::Ready(read) => Poll::Ready(Some(read)),
-        Poll::Pending if looked => Poll::Ready(None),
-        Poll::Pending => {
-            looked = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    });
-    let read = match soon.await {
+    // Most bodies come with their heads, and a timer costs more than to read one.
+    let read = match whole.as_mut().now_or_never() {
         Some(read) => Ok(read),
         None => tokio::time::timeout(BODY_TIMEOUT, whole).await,
     };

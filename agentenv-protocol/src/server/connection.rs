@@ -23,6 +23,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::pieces::Joined;
+
 /// How long a request's head may take from its first byte on.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -241,7 +243,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        match Joined::of(bufs) {
+            Some(joined) => Pin::new(&mut self.stream).poll_write(cx, joined.bytes()),
+            None => Pin::new(&mut self.stream).poll_write_vectored(cx, bufs),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

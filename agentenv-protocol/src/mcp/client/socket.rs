@@ -16,6 +16,8 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use crate::pieces::Joined;
+
 /// How long opening a connection may take, over all addresses of a name (contract 10).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -148,7 +150,10 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write_with(|io| io.poll_write_vectored(cx, bufs))
+        self.write_with(|io| match Joined::of(bufs) {
+            Some(joined) => io.poll_write(cx, joined.bytes()),
+            None => io.poll_write_vectored(cx, bufs),
+        })
     }
 
     fn is_write_vectored(&self) -> bool {
