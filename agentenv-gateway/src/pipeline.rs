@@ -36,8 +36,8 @@ enum Place {
 }
 
 /// A call that the rules let through. Only [`Inner::admit`] makes one.
-struct Admitted {
-    call: ToolCall,
+struct Admitted<'a> {
+    call: &'a ToolCall,
     place: Place,
 }
 
@@ -68,32 +68,31 @@ impl Inner {
     pub(crate) async fn run(self: Arc<Self>, mut call: ToolCall) -> Result<Answered, CallError> {
         let started = Instant::now();
         let mut span = CallSpan::begin(self.traces.as_ref(), &mut call);
-        let (tool, role) = (call.tool.clone(), call.role.clone());
-        let answer = self.staged(call, &mut span).await;
+        let answer = self.staged(&call, &mut span).await;
         let outcome = outcome(answer.as_ref().map(|answered| &answered.result));
-        self.metrics.call(&tool, &role, outcome, started.elapsed());
+        self.metrics.call(&call.tool, &call.role, outcome, started.elapsed());
         span.end(outcome);
         answer
     }
 
-    async fn staged(self: &Arc<Self>, call: ToolCall, span: &mut CallSpan) -> Result<Answered, CallError> {
-        let place = self.place(&call)?;
+    async fn staged(self: &Arc<Self>, call: &ToolCall, span: &mut CallSpan) -> Result<Answered, CallError> {
+        let place = self.place(call)?;
         let Admitted { call, place } = self.admit(call, place)?;
         span.goes_to(&call.tool, self.name_of(place));
         let caused_by = self.triggers.firing_for_role(&call.role);
-        let event = self.trajectory.append(call_event(&call, &caused_by)).await;
+        let event = self.trajectory.append(call_event(call, &caused_by)).await;
         let event = event.map_err(|fault| CallError::Unrecorded(fault.to_string()))?;
 
         let turn = self.turn(&call.cancel).await;
         let performed = match &turn {
-            Turn::Given(_) => self.perform(&call, place).await,
+            Turn::Given(_) => self.perform(call, place).await,
             Turn::LeftTheQueue => Performed::not_at_all(CallError::Cancelled),
         };
-        self.attribute(&call, event, caused_by, &performed);
-        self.trajectory.close_call(event, result_event(&call, event, &performed)).await;
+        self.attribute(call, event, caused_by, &performed);
+        self.trajectory.close_call(event, result_event(call, event, &performed)).await;
         drop(turn);
         let result = performed.result?;
-        self.provoke(&call, place, &result).await;
+        self.provoke(call, place, &result).await;
         Ok(Answered { result, changelog_id: performed.after.value() })
     }
 
@@ -131,12 +130,12 @@ impl Inner {
     }
 
     /// Lets a call through that the rules allow.
-    fn admit(&self, call: ToolCall, place: Place) -> Result<Admitted, CallError> {
+    fn admit<'a>(&self, call: &'a ToolCall, place: Place) -> Result<Admitted<'a>, CallError> {
         let hidden = matches!(place, Place::Child { hidden_by_default: true, .. });
         if self.roles.allows(&call.role, &call.tool, hidden) {
             Ok(Admitted { call, place })
         } else {
-            Err(CallError::Disabled { tool: call.tool, role: call.role })
+            Err(CallError::Disabled { tool: call.tool.clone(), role: call.role.clone() })
         }
     }
 

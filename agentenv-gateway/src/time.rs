@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use jiff::fmt::temporal::DateTimePrinter;
+use jiff::tz::Offset;
 use tokio::time::Instant;
 
 /// Wall-clock and monotonic time. The wall clock is the system's at creation plus the monotonic time since, so that a
@@ -42,10 +43,10 @@ impl Time {
 
 /// A wall-clock time as events carry it: RFC 3339 in UTC, always six digits of a second, `+00:00` (contract 5).
 pub fn wall_text(at: Timestamp) -> String {
-    let civil = TimeZone::UTC.to_datetime(at);
-    let mut text = to_the_second(civil);
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
+    let mut text = String::with_capacity(32);
     // Writing to a String does not fail.
-    let _ = write!(text, ".{:06}+00:00", civil.subsec_nanosecond() / 1_000);
+    let _ = PRINTER.print_timestamp_with_offset(&at, Offset::UTC, &mut text);
     text
 }
 
@@ -75,6 +76,18 @@ mod tests {
         tokio::time::advance(Duration::from_millis(1_500)).await;
         assert_eq!(wall_text(time.wall()), "2026-10-05T09:00:01.500000+00:00");
         assert_eq!(time.elapsed(), Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn a_text_has_six_digits_of_a_second_whatever_there_are() {
+        for (at, text) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000+00:00"),
+            ("2026-01-02T03:04:05.000001999Z", "2026-01-02T03:04:05.000001+00:00"),
+            ("2026-12-31T23:59:59.999999999Z", "2026-12-31T23:59:59.999999+00:00"),
+            ("0001-01-01T00:00:00.1+01:00", "0000-12-31T23:00:00.100000+00:00"),
+        ] {
+            assert_eq!(wall_text(at.parse().unwrap()), text);
+        }
     }
 
     #[tokio::test(start_paused = true)]
