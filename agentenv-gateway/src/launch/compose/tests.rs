@@ -112,7 +112,8 @@ url = "http://127.0.0.1:9000"
 fn secrets_are_for_their_owner_alone_and_stay_as_they_are() {
     use std::os::unix::fs::PermissionsExt;
 
-    let folder = std::env::temp_dir().join(format!("agentenv-test-{}", uuid::Uuid::new_v4().simple()));
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("made");
     let company = file(COMPANY);
     let drawn = password(&folder).unwrap();
     assert!(drawn.len() >= 32 && drawn != password(&folder).unwrap());
@@ -125,12 +126,12 @@ fn secrets_are_for_their_owner_alone_and_stay_as_they_are() {
     assert!(folder.join("compose.yaml").exists() && folder.join("schemas.sql").exists());
     fs::write(&secret, "\n").unwrap();
     assert_ne!(password(&folder).unwrap(), "");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_password_may_be_anything_that_stands_in_a_file() {
-    let folder = std::env::temp_dir().join(format!("agentenv-test-{}", uuid::Uuid::new_v4().simple()));
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("made");
     fs::create_dir_all(folder.join("secrets")).unwrap();
     fs::write(folder.join(PASSWORD_FILE), "p@ss/w\u{f6}rd$ #\n").unwrap();
     let kept = password(&folder).unwrap();
@@ -144,7 +145,6 @@ fn a_password_may_be_anything_that_stands_in_a_file() {
     for (name, RenderedFile { text, .. }) in addresses {
         assert!(text.contains(":p%40ss%2Fw%C3%B6rd%24%20%23@servicedb:"), "{name}: {text}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -186,8 +186,8 @@ store = true
 
 #[test]
 fn files_and_environments_that_are_not_there_are_said_at_once() {
-    let folder = std::env::temp_dir().join(format!("agentenv-test-{}", uuid::Uuid::new_v4().simple()));
-    fs::create_dir_all(&folder).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
     fs::write(folder.join("bad.json"), "{\"inbox\": [}").unwrap();
     fs::write(folder.join("good.json"), "{}").unwrap();
     let path = folder.join("instance.toml");
@@ -224,7 +224,6 @@ env = "nobody"
 
     let nothing = InstanceFile::load(&folder.join("nothing.toml")).unwrap_err();
     assert!(nothing.to_string().contains("nothing.toml: cannot be read"), "{nothing}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 proptest::proptest! {
