@@ -70,7 +70,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(writer: Writer, board: Arc<Board>, options: &Options) -> Self {
         let pieces = u32::try_from(options.queue_bytes / PIECE).unwrap_or(u32::MAX).max(1);
-        let shares_writes = !board.tip.borrow().storage.is_private();
+        let shares_writes = !board.tip.borrow().storage.is_held_in_memory();
         Self {
             waiting: Mutex::default(),
             room: Semaphore::new(pieces as usize),

@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the writer and the readers need of a file; tests put a failing one in its place.
+/// What the writer and the readers need of a file; tests put a failing one in its place. What is for a name's sake is nothing
+/// to one without.
 pub(super) trait Storage: Send + Sync {
     /// Writes at the end; may write less than all, as `write(2)` does.
     fn append(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -17,17 +18,23 @@ pub(super) trait Storage: Send + Sync {
     /// Puts what was written where a power cut does not reach it.
     fn sync(&self) -> io::Result<()>;
     /// The same for its name, without which a power cut may leave nothing of a new file.
-    fn sync_name(&self);
-    /// Whether nobody else can reach it, since it has no name.
-    fn is_private(&self) -> bool;
+    fn sync_name(&self) {}
+    /// Whether most appends stay in memory, so that there is nothing to save by sharing them.
+    fn is_held_in_memory(&self) -> bool {
+        false
+    }
     /// Whether it is still where it was opened, and how long it is.
-    fn look(&self) -> io::Result<Place>;
+    fn look(&self) -> io::Result<Place> {
+        self.len().map(Place::Here)
+    }
     /// How many bytes it has, wherever it is.
     fn len(&self) -> io::Result<u64>;
     /// Begins anew where it was opened, if nothing is there.
-    fn reopen(&self) -> io::Result<Arc<dyn Storage>>;
+    fn reopen(&self) -> io::Result<Arc<dyn Storage>> {
+        Err(ErrorKind::Unsupported.into())
+    }
     /// Lets another process have it.
-    fn release(&self);
+    fn release(&self) {}
 }
 
 /// What has become of a file.
@@ -119,10 +126,6 @@ impl Storage for RegularFile {
             // Not every file system can.
             let _ = folder.sync_all();
         }
-    }
-
-    fn is_private(&self) -> bool {
-        false
     }
 
     fn look(&self) -> io::Result<Place> {

@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::storage::{Place, Storage};
+use super::storage::Storage;
 
 /// Most bytes that are held in memory.
 const HELD: usize = 64 << 10;
@@ -38,10 +38,6 @@ impl UnnamedFile {
 }
 
 impl End {
-    fn len(&self) -> u64 {
-        self.filed + self.held.len() as u64
-    }
-
     /// Puts what is held into the file. What does not fit there stays held.
     fn put_into(&mut self, file: &File) -> io::Result<()> {
         while !self.held.is_empty() {
@@ -107,25 +103,14 @@ impl Storage for UnnamedFile {
         Ok(())
     }
 
-    fn sync_name(&self) {}
-
-    fn is_private(&self) -> bool {
+    fn is_held_in_memory(&self) -> bool {
         true
     }
 
-    fn look(&self) -> io::Result<Place> {
-        self.len().map(Place::Here)
-    }
-
     fn len(&self) -> io::Result<u64> {
-        Ok(self.end().len())
+        let end = self.end();
+        Ok(end.filed + end.held.len() as u64)
     }
-
-    fn reopen(&self) -> io::Result<Arc<dyn Storage>> {
-        Err(ErrorKind::NotFound.into())
-    }
-
-    fn release(&self) {}
 }
 
 #[cfg(test)]

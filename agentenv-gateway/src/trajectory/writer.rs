@@ -322,9 +322,6 @@ impl Writer {
     /// Makes sure that the file is the one that was written last time, and ends where that ended. Others may have cut
     /// it, removed it or written to it; what is told of from now on must be found in it none the less.
     fn look(&mut self) -> io::Result<()> {
-        if self.storage.is_private() && !self.torn {
-            return Ok(());
-        }
         match self.storage.look()? {
             Place::Here(len) if len == self.len => self.torn = false,
             Place::Here(len) if len > self.len && self.torn => {

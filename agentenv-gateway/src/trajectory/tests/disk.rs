@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use crate::trajectory::storage::{Place, Storage};
+use crate::trajectory::storage::Storage;
 
 #[derive(Default)]
 pub(in crate::trajectory) struct Disk {
@@ -98,23 +98,7 @@ impl Storage for Disk {
         Ok(())
     }
 
-    fn sync_name(&self) {}
-
-    fn is_private(&self) -> bool {
-        false
-    }
-
-    fn look(&self) -> io::Result<Place> {
-        self.len().map(Place::Here)
-    }
-
     fn len(&self) -> io::Result<u64> {
         Ok(self.state().bytes.len() as u64)
     }
-
-    fn reopen(&self) -> io::Result<Arc<dyn Storage>> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn release(&self) {}
 }
