@@ -41,9 +41,8 @@ impl Caller {
             return None;
         }
         let meta = Members::of(meta.get()).ok()?;
-        let text =
-            |key: &str| meta.get(key).and_then(|value| serde_json::from_str::<String>(value.get()).ok());
-        meta.get(META_ROLE).map(|_| Self::new(text(META_ROLE).as_deref(), text(META_SESSION).as_deref()))
+        meta.get(META_ROLE)
+            .map(|_| Self::new(meta.text(META_ROLE).as_deref(), meta.text(META_SESSION).as_deref()))
     }
 
     /// The role by name: [`DEFAULT_ROLE`] where there is none.

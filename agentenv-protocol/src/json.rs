@@ -148,6 +148,11 @@ impl<'a> Members<'a> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 
+    /// The text under a name, borrowed where it holds no escapes; `None` where the name is missing or its value no string.
+    pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        text(self.get(name)?)
+    }
+
     /// Every member.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), *value))

@@ -28,10 +28,8 @@ async fn answer(http: &Http, request: Request<Body>) -> Result<Response<Body>, R
     let (_, raw) = read_object(body, BODY_LIMIT, error).await?;
     let bad = |message: &str| error(StatusCode::BAD_REQUEST, message);
     let members = Members::of(raw.get()).map_err(|_| bad("Invalid JSON body"))?;
-    let text =
-        |key: &str| members.get(key).and_then(|value| serde_json::from_str::<String>(value.get()).ok());
     let inner = &http.instance.0;
-    match text("action").as_deref() {
+    match members.text("action").as_deref() {
         Some("list_tools") => {
             if let Some(fault) =
                 inner.catalog.load().fault().filter(|_| inner.catalog.load().served().next().is_none())
@@ -43,7 +41,7 @@ async fn answer(http: &Http, request: Request<Body>) -> Result<Response<Body>, R
             Ok(json_text(StatusCode::OK, body.finish()))
         }
         Some("call_tool") => {
-            let tool = text("tool_name").filter(|tool| !tool.is_empty());
+            let tool = members.text("tool_name").filter(|tool| !tool.is_empty());
             let tool = tool.ok_or_else(|| bad("Missing or invalid 'tool_name' field"))?;
             let arguments = match members.get("arguments").map(RawValue::get) {
                 None => empty_object(),

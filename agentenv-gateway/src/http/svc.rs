@@ -346,8 +346,7 @@ pub(super) fn data_plane_of(http: &Http, body: &Bytes) -> DataPlane {
         return refuse(rpc::METHOD_NOT_FOUND, format!("method not found: {method}"));
     }
     let params = message.params.and_then(|params| Members::of(params.get()).ok()).unwrap_or_default();
-    let named = params.get("environment").and_then(|name| serde_json::from_str::<String>(name.get()).ok());
-    match named.as_deref() {
+    match params.text("environment").as_deref() {
         Some("*") if method == "data/reset" => DataPlane::ResetAll { id: message.id.map(RawValue::to_owned) },
         Some(name) => {
             let child =

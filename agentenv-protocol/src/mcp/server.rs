@@ -228,8 +228,7 @@ impl<S: Service> Endpoint<S> {
 
     /// The params of `tools/call`, and what else a call is made of.
     fn call_of(&self, incoming: &Incoming<'_>, session: Option<Arc<str>>) -> Result<Call, Refusal> {
-        let name = incoming.params.get("name").map(|name| serde_json::from_str::<String>(name.get()));
-        let Some(Ok(tool)) = name else {
+        let Some(tool) = incoming.params.text("name") else {
             return Err(Refusal::invalid_params("'name' must be a string: the name of a tool"));
         };
         let arguments = match incoming.params.get("arguments") {
@@ -238,7 +237,7 @@ impl<S: Service> Endpoint<S> {
             Some(_) => return Err(Refusal::invalid_params("'arguments' must be a JSON object")),
         };
         Ok(Call {
-            tool,
+            tool: tool.into_owned(),
             arguments,
             meta: incoming.params.get("_meta").map(RawValue::to_owned),
             role: self.service.role(incoming.headers)?,
@@ -302,14 +301,9 @@ impl<'a> Incoming<'a> {
         self.id.map_or("null", RawValue::get)
     }
 
-    /// The text of a member of `_meta`, if it is a string.
-    fn meta_text(&self, key: &str) -> Option<String> {
-        serde_json::from_str(self.meta.get(key)?.get()).ok()
-    }
-
     /// The least severe level of log messages that the request asks for, in the stateless era.
     fn log_level(&self) -> Option<u8> {
-        answer::severity(&self.meta_text(META_LOG_LEVEL)?)
+        answer::severity(&self.meta.text(META_LOG_LEVEL)?)
     }
 }
 

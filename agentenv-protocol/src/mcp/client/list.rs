@@ -1,5 +1,6 @@
 //! Listing a server's tools: every page, each tool as the text it is.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -105,5 +106,5 @@ impl Inner {
 /// The name in a tool's entry.
 fn name(tool: &RawValue) -> Option<String> {
     let members = Members::of(tool.get()).ok()?;
-    serde_json::from_str::<String>(members.get("name")?.get()).ok().filter(|name| !name.is_empty())
+    members.text("name").filter(|name| !name.is_empty()).map(Cow::into_owned)
 }

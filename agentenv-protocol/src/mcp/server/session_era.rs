@@ -80,8 +80,7 @@ impl<S: Service> Endpoint<S> {
                 Refusal::bad_request("initialize opens a session of its own: send no Mcp-Session-Id");
             return answer::refuse(incoming.id, &refusal);
         }
-        let asked = incoming.params.get("protocolVersion").map(|v| serde_json::from_str::<String>(v.get()));
-        let Some(Ok(asked)) = asked else {
+        let Some(asked) = incoming.params.text("protocolVersion") else {
             return answer::refuse(
                 incoming.id,
                 &Refusal::invalid_params("'protocolVersion' must be a string"),
@@ -156,9 +155,7 @@ fn list(name: &str, items: &str) -> Bytes {
 }
 
 fn set_level(incoming: &Incoming<'_>, session: Option<&Session>) -> Result<Bytes, Refusal> {
-    let level =
-        incoming.params.get("level").and_then(|level| serde_json::from_str::<String>(level.get()).ok());
-    let Some(level) = level.as_deref().and_then(severity) else {
+    let Some(level) = incoming.params.text("level").as_deref().and_then(severity) else {
         return Err(Refusal::invalid_params("'level' must be a syslog level, from 'debug' to 'emergency'"));
     };
     if let Some(session) = session {

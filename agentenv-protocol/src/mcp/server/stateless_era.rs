@@ -94,7 +94,7 @@ fn check(incoming: &Incoming<'_>) -> Result<(), Refusal> {
     let Some(version) = incoming.version else {
         return Err(mismatch("MCP-Protocol-Version is missing".into()));
     };
-    let body_version = incoming.meta_text(META_VERSION);
+    let body_version = incoming.meta.text(META_VERSION);
     if let Some(body) = body_version.as_deref().filter(|body| *body != version) {
         return Err(mismatch(format!("MCP-Protocol-Version is '{version}', the body says '{body}'")));
     }
