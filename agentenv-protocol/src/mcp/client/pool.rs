@@ -23,6 +23,10 @@ const IDLE_LIMIT: usize = 256;
 /// How long a connection is kept idle. Servers may close theirs earlier: that is noticed, not outrun.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// A connection that answered longer ago than this is looked at before it is used. Those of a busy client are not, which
+/// would be a system call a request: its runtime hears of an end about as soon.
+const JUST_USED: Duration = Duration::from_millis(1);
+
 /// The connections to one server.
 pub(super) struct Pool {
     host: String,
@@ -48,10 +52,16 @@ impl Pool {
     ) -> Result<(Response<Incoming>, Connection), ClientError> {
         loop {
             let (mut connection, fresh) = match self.take() {
-                Some(idle) => (idle, false),
-                None => (self.open().await?, true),
+                Some((connection, since)) => {
+                    connection.unsent.arm(since.elapsed() > JUST_USED);
+                    (connection, false)
+                }
+                None => {
+                    let connection = self.open().await?;
+                    connection.unsent.arm(false);
+                    (connection, true)
+                }
             };
-            connection.unsent.arm();
             let mut fault = match connection.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(fault) => fault,
@@ -91,9 +101,9 @@ impl Pool {
         self.lock().clear();
     }
 
-    /// The connection used last that can take a request. One that is not ready yet is left for later: it may still be on its
-    /// way back, and one that never is grows old.
-    fn take(&self) -> Option<Connection> {
+    /// The connection used last that can take a request, and since when it is idle. One that is not ready yet is left for
+    /// later: it may still be on its way back, and one that never is grows old.
+    fn take(&self) -> Option<(Connection, Instant)> {
         let mut idle = self.lock();
         let mut at = idle.len();
         while let Some(before) = at.checked_sub(1) {
@@ -102,7 +112,7 @@ impl Pool {
             if sender.is_closed() {
                 idle.remove(at);
             } else if sender.is_ready() {
-                return idle.remove(at).map(|(connection, _)| connection);
+                return idle.remove(at);
             }
         }
         None
@@ -169,13 +179,16 @@ mod tests {
         Request::post("/mcp").header("host", "x").body(Full::from("{}")).unwrap()
     }
 
-    /// A pool with one idle connection, and the other end of it.
+    /// A pool with one connection that has lain idle, and the other end of it.
     async fn idle() -> (Pool, TcpListener, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let pool = Pool::new("127.0.0.1".into(), listener.local_addr().unwrap().port());
         let connection = pool.open().await.unwrap();
         let (peer, _) = listener.accept().unwrap();
         pool.keep(connection);
+        tokio::time::pause();
+        tokio::time::advance(2 * JUST_USED).await;
+        tokio::time::resume();
         (pool, listener, peer)
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -77,22 +77,27 @@ fn tune(stream: &TcpStream) {
 
 /// Whether the request under way on a connection can have left it. Armed before each request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unsent(Arc<AtomicBool>);
+pub(super) struct Unsent(Arc<AtomicU8>);
 
 impl Unsent {
-    /// A request is about to be written.
-    pub(super) fn arm(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    const SENT: u8 = 0;
+    const UNSENT: u8 = 1;
+    /// Unsent, and the peer is looked for first.
+    const UNSURE: u8 = 2;
+
+    /// A request is about to be written, on a connection that has lain idle or has just been used.
+    pub(super) fn arm(&self, idle: bool) {
+        self.0.store(if idle { Self::UNSURE } else { Self::UNSENT }, Ordering::Relaxed);
     }
 
     /// Whether no byte of it was taken by the socket.
     pub(super) fn is_unsent(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) != Self::SENT
     }
 }
 
-/// A connection that looks once more whether its peer is there before the first byte of a request is written: an idle
-/// connection may have been closed without the runtime having heard of it yet.
+/// A connection that looks once more whether its peer is there before the first byte of a request is written, where it has
+/// lain idle: it may have been closed without the runtime having heard of it yet.
 pub(super) struct Socket {
     io: TokioIo<TcpStream>,
     unsent: Unsent,
@@ -115,16 +120,16 @@ impl Socket {
         &mut self,
         write: impl FnOnce(Pin<&mut TokioIo<TcpStream>>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let first = self.unsent.is_unsent();
-        if first && self.is_stale() {
+        let before = self.unsent.0.load(Ordering::Relaxed);
+        if before == Unsent::UNSURE && self.is_stale() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "closed before the request",
             )));
         }
         let written = write(Pin::new(&mut self.io));
-        if first && matches!(written, Poll::Ready(Ok(1..))) {
-            self.unsent.0.store(false, Ordering::Relaxed);
+        if before != Unsent::SENT && matches!(written, Poll::Ready(Ok(1..))) {
+            self.unsent.0.store(Unsent::SENT, Ordering::Relaxed);
         }
         written
     }
