@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::StatusCode;
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::pieces::{Ungathered, gather};
 
 /// How long a body that is read whole may take.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(300);
@@ -47,20 +48,17 @@ pub async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, BodyFault>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    let hint = body.size_hint().lower();
-    if hint > limit as u64 {
-        return Err(BodyFault::TooLarge(limit));
-    }
-    let mut whole = pin!(Limited::new(body, limit).collect());
+    let mut body = pin!(body);
+    let mut whole = pin!(gather(&mut body, limit));
     // Most bodies come with their heads, and a timer costs more than to read one.
     let read = match whole.as_mut().now_or_never() {
         Some(read) => Ok(read),
         None => tokio::time::timeout(BODY_TIMEOUT, whole).await,
     };
     match read {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyFault::TooLarge(limit)),
-        Ok(Err(error)) => Err(BodyFault::Broken(error.to_string())),
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(Ungathered::TooLarge)) => Err(BodyFault::TooLarge(limit)),
+        Ok(Err(Ungathered::Broken(error))) => Err(BodyFault::Broken(error.into().to_string())),
         Err(_) => Err(BodyFault::TooSlow),
     }
 }

@@ -1,10 +1,9 @@
 //! Reading what a server answers to one request: a JSON body or an event stream, bounded in size, down to the result's text.
 //! What to do about an answer that is none is left to `client`.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode, header};
-use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -13,6 +12,7 @@ use serde_json::value::RawValue;
 use super::super::sse;
 use super::error::{ClientError, ErrorKind, RpcError, Sent};
 use crate::json::{self, RawJson};
+use crate::pieces::{Ungathered, gather};
 
 /// Most of an error's body that is looked at.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
@@ -128,32 +128,13 @@ fn kind(headers: &HeaderMap) -> Kind {
     }
 }
 
-/// A body of at most `limit` bytes. Never holds more.
+/// A body of at most `limit` bytes.
 async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, ClientError> {
-    let (lower, broke) = (body.size_hint().lower(), "the connection broke in the middle of the answer");
-    if lower > limit as u64 {
-        return Err(ClientError::too_large(limit));
-    }
-    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            ClientError::broke(broke).with_source(Box::<dyn std::error::Error + Send + Sync>::from(error))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > limit {
-            return Err(ClientError::too_large(limit));
-        }
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.reserve(usize::try_from(lower).unwrap_or(0).max(first.len() + data.len()));
-                rest.extend_from_slice(&std::mem::take(&mut first));
-            }
-            rest.extend_from_slice(&data);
-        }
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    gather(body, limit).await.map_err(|fault| match fault {
+        Ungathered::TooLarge => ClientError::too_large(limit),
+        Ungathered::Broken(error) => ClientError::broke("the connection broke in the middle of the answer")
+            .with_source(Box::<dyn std::error::Error + Send + Sync>::from(error)),
+    })
 }
 
 /// A JSON body, which is one message: the answer.
