@@ -285,12 +285,12 @@ pub(crate) fn is_error(result: &RawJson) -> bool {
 }
 
 fn call_event(call: &ToolCall, caused_by: &[CausedBy]) -> Event {
-    let of = ObjectWriter::with_capacity(call.arguments.get().len() + 64)
-        .field("function_name", &call.tool)
-        .raw("arguments", call.arguments.get())
-        .finish_text();
-    let mut members =
-        ObjectWriter::with_capacity(of.len() + 160).raw("tool_call", &of).field("role", &call.role);
+    let room = call.arguments.get().len() + call.tool.len() + call.role.len() + 160;
+    let mut members = ObjectWriter::with_capacity(room)
+        .object("tool_call", |of| {
+            of.field("function_name", &call.tool).raw("arguments", call.arguments.get())
+        })
+        .field("role", &call.role);
     if call.source == Source::Step {
         members = members.field("source", "step_api");
     }
@@ -301,15 +301,14 @@ fn call_event(call: &ToolCall, caused_by: &[CausedBy]) -> Event {
 }
 
 fn result_event(call: &ToolCall, event: EventId, performed: &Performed) -> Event {
-    let id = event.to_string();
     let (kind, mut members) = match &performed.result {
         Ok(result) => {
             let members =
-                ObjectWriter::with_capacity(result.as_str().len() + 200).field("tool_call_event_id", &id);
+                ObjectWriter::with_capacity(result.as_str().len() + 200).field("tool_call_event_id", &event);
             (Kind::ToolCallResult, members.raw("tool_call_result", result.as_str()))
         }
         Err(error) => {
-            let members = ObjectWriter::with_capacity(256).field("tool_call_event_id", &id);
+            let members = ObjectWriter::with_capacity(256).field("tool_call_event_id", &event);
             (Kind::ToolCallFailed, members.field("error", &error.to_string()))
         }
     };

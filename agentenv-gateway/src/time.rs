@@ -44,7 +44,8 @@ impl Time {
 /// A wall-clock time as events carry it: RFC 3339 in UTC, always six digits of a second, `+00:00` (contract 5).
 pub fn wall_text(at: Timestamp) -> String {
     const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
-    let mut text = String::with_capacity(32);
+    // The printer asks for more room than it takes.
+    let mut text = String::with_capacity(64);
     // Writing to a String does not fail.
     let _ = PRINTER.print_timestamp_with_offset(&at, Offset::UTC, &mut text);
     text

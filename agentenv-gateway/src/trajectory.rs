@@ -207,7 +207,7 @@ pub fn outlive_file_size_limit() -> io::Result<()> {
 ///     .raw("tool_call", r#"{"function_name":"send","arguments":{}}"#)
 ///     .field("role", "default");
 /// let id = trajectory.append(Event::new(Kind::ToolCall, call)).await?;
-/// let result = ObjectWriter::with_capacity(64).field("tool_call_event_id", &id.to_string());
+/// let result = ObjectWriter::with_capacity(64).field("tool_call_event_id", &id);
 /// let recorded = trajectory.close_call(id, Event::new(Kind::ToolCallResult, result)).await;
 /// assert!(matches!(recorded, Recorded::Written(_)));
 ///
@@ -277,7 +277,7 @@ impl Trajectory {
             otherwise: Otherwise::Retain(Some(call)),
             done: None,
         });
-        writer.write(closing.collect());
+        writer.write(&mut closing.collect());
         let queue = Arc::new(Queue::new(writer, board, options));
         queue.start()?;
         Ok(Self { owner: Arc::new(Owner { queue }) })

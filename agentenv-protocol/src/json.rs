@@ -277,13 +277,23 @@ impl ObjectWriter {
     /// Adds a member whose value is this JSON text.
     #[must_use]
     pub fn raw(mut self, name: &str, json: &str) -> Self {
-        if self.text.len() > 1 {
+        // No value ends with the byte that an object begins with.
+        if self.text.last() != Some(&b'{') {
             self.text.push(b',');
         }
         self.put(name);
         self.text.push(b':');
         self.text.extend_from_slice(json.as_bytes());
         self
+    }
+
+    /// Adds a member that is an object, of these members.
+    #[must_use]
+    pub fn object(self, name: &str, members: impl FnOnce(Self) -> Self) -> Self {
+        let mut this = self.raw(name, "{");
+        this = members(this);
+        this.text.push(b'}');
+        this
     }
 
     /// Adds a member. A value that cannot be written as JSON (a map with keys that are not text) becomes `null`.

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::str::FromStr;
 
 use agentenv_protocol::json::ObjectWriter;
-use bytes::Bytes;
 use memchr::memchr2;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// The kinds of events (contract 5).
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// An event's place in the trajectory, from 1 on without gaps. Displays as it stands in `event_id`: `event_12`.
+/// An event's place in the trajectory, from 1 on without gaps. Displays and serializes as it stands in `event_id`: `event_12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub(super) u64);
 
@@ -79,6 +79,12 @@ impl EventId {
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "event_{}", self.0)
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -113,14 +119,14 @@ pub struct Stamp {
 pub struct Event {
     kind: Kind,
     /// An object's text with every other member.
-    members: Bytes,
+    members: String,
 }
 
 impl Event {
     /// An event of this kind with these members. `event_type`, `event_id`, `timestamp_utc` and `virtual_time` are not
     /// among them.
     pub fn new(kind: Kind, members: ObjectWriter) -> Self {
-        Self { kind, members: members.finish() }
+        Self { kind, members: members.finish_text() }
     }
 
     /// From an object that names its kind under `event_type`; `None` when it names none. What it holds under the names
@@ -130,7 +136,7 @@ impl Event {
         for name in ["event_type", "event_id", "timestamp_utc", "virtual_time"] {
             object.shift_remove(name);
         }
-        let members = serde_json::to_vec(&object).ok()?.into();
+        let members = serde_json::to_string(&object).ok()?;
         Some(Self { kind, members })
     }
 
@@ -160,7 +166,7 @@ impl Event {
         if self.members.len() > b"{}".len() {
             line.push(b',');
         }
-        write_on_one_line(&self.members[1..], line);
+        write_on_one_line(&self.members.as_bytes()[1..], line);
         line.push(b'\n');
     }
 }

@@ -17,6 +17,9 @@ use super::{Fsync, Options, Unavailable};
 /// Room in the queue is counted in pieces of this many bytes.
 const PIECE: usize = 256;
 
+/// Room for so many events is kept for those that come next.
+const ROOM: usize = 64;
+
 /// A write that takes longer than this is slow.
 const SLOW: Duration = Duration::from_millis(10);
 
@@ -42,6 +45,8 @@ const TRY_FOR_COMPANY: u32 = 64;
 #[derive(Default)]
 struct Waiting {
     items: Vec<Item>,
+    /// Room for those that come next, from those that were written last.
+    room: Vec<Item>,
     closed: bool,
 }
 
@@ -174,15 +179,22 @@ impl Queue {
     }
 
     fn write_waiting(&self, writer: &mut Writer) {
-        let items = std::mem::take(&mut lock(&self.waiting).items);
-        if items.is_empty() {
-            return;
-        }
+        let mut items = {
+            let mut waiting = lock(&self.waiting);
+            if waiting.items.is_empty() {
+                return;
+            }
+            let room = std::mem::take(&mut waiting.room);
+            std::mem::replace(&mut waiting.items, room)
+        };
         let alone =
             if items.len() > 1 { 0 } else { self.alone_in_a_row.load(Ordering::Relaxed).wrapping_add(1) };
         self.alone_in_a_row.store(alone, Ordering::Relaxed);
         let pieces = items.iter().map(|item| self.pieces(item) as usize).sum();
-        writer.write(items);
+        writer.write(&mut items);
+        if items.capacity() <= ROOM {
+            lock(&self.waiting).room = items;
+        }
         self.room.add_permits(pieces);
         let interval = matches!(self.fsync, Fsync::Interval(_));
         if (interval && !self.dirty.swap(true, Ordering::Relaxed)) || writer.is_failing() {

@@ -111,10 +111,10 @@ impl Writer {
     }
 
     /// Writes what is kept, then these, and tells those who wait. An event is told of only when it is in the file.
-    pub(super) fn write(&mut self, items: Vec<Item>) {
+    pub(super) fn write(&mut self, items: &mut Vec<Item>) {
         // The order of what happened is kept: nothing overtakes what is waiting for the disk.
         let mut failure = self.write_retained().err();
-        let mut rest = items.into_iter();
+        let mut rest = items.drain(..);
         while failure.is_none() && !rest.as_slice().is_empty() {
             let first = self.last + 1;
             let (written, error) = self.write_events(rest.as_slice().iter().map(|item| &item.event));
@@ -138,7 +138,7 @@ impl Writer {
     /// Tries a disk that failed again: with what is kept for it, or else with blanks, which do not stay.
     pub(super) fn try_again(&mut self) {
         if !self.retained.is_empty() {
-            self.write(Vec::new());
+            self.write(&mut Vec::new());
         } else if self.failing && self.probe().is_ok() {
             self.recovered();
         }
@@ -375,7 +375,7 @@ impl Writer {
 /// What closes a call whose result is not known, or not kept.
 pub(super) fn failed_call(call: EventId, error: &str) -> Event {
     let members = ObjectWriter::with_capacity(128)
-        .field("tool_call_event_id", &call.to_string())
+        .field("tool_call_event_id", &call)
         .field("error", error)
         .raw("changelog_id_before", "null")
         .raw("changelog_id", "null");

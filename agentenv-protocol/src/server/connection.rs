@@ -197,9 +197,11 @@ impl<S> Timed<S> {
     /// Ready once it is too late. An answer may end without hyper's looking at the stream again, so it has an alarm too.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let due = self.deadline().unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT);
-            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            if alarm.deadline() > due {
+            let due = self.deadline();
+            let alarm = self.alarm.get_or_insert_with(|| {
+                Box::pin(sleep_until(due.unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT)))
+            });
+            if let Some(due) = due.filter(|due| *due < alarm.deadline()) {
                 alarm.as_mut().reset(due);
             }
             ready!(alarm.as_mut().poll(cx));

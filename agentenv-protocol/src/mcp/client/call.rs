@@ -84,7 +84,7 @@ impl McpClient {
     pub async fn call(&self, call: OutgoingCall<'_>) -> Result<CallReply, ClientError> {
         let inner = &self.inner;
         let deadline = call.deadline.unwrap_or_else(|| deadline_in(inner.options.timeout));
-        let tool = serde_json::Value::from(call.tool).to_string();
+        let tool = serde_json::to_string(call.tool).unwrap_or_default();
         let mut params = [("name", tool.as_str()), ("arguments", "")];
         let params = match call.arguments {
             Some(arguments) => {
