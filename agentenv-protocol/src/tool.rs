@@ -3,9 +3,8 @@
 
 mod content;
 
-use bytes::Bytes;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use crate::error::{Failure, ToolError};
 use crate::json::RawJson;
@@ -30,15 +29,6 @@ pub struct ToolResult {
     is_error: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CallToolResult<'a> {
-    content: &'a [Wire<'a>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<&'a RawValue>,
-    is_error: bool,
-}
-
 impl ToolResult {
     /// One block of text.
     pub fn text(text: impl AsRef<str>) -> Self {
@@ -48,16 +38,16 @@ impl ToolResult {
     /// A value: one text block with its JSON (a string as itself), and `structuredContent` when it is a JSON object. A value
     /// that has no JSON (a map with keys that are no strings) is an error result that says so.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Self {
-        let json = match to_raw_value(value) {
+        let json = match serde_json::to_string(value) {
             Ok(json) => json,
             Err(error) => {
                 return Self::plain_error(format!("the tool's value cannot be written as JSON: {error}"));
             }
         };
-        match json.get().as_bytes().first() {
+        match json.as_bytes().first() {
             Some(b'"') => Self::write(&[Wire::RawText(&json)], None, false),
-            Some(b'{') => Self::write(&[Wire::Text(json.get())], Some(&json), false),
-            _ => Self::write(&[Wire::Text(json.get())], None, false),
+            Some(b'{') => Self::write(&[Wire::Text(&json)], Some(&json), false),
+            _ => Self::write(&[Wire::Text(&json)], None, false),
         }
     }
 
@@ -78,12 +68,12 @@ impl ToolResult {
         let json = crate::data::JsonObject::new(value)
             .map_err(|error| ToolError::new("invalid_result", format!("structured content: {error}")))?;
         let blocks: Vec<_> = blocks.as_ref().iter().map(Wire::Content).collect();
-        Ok(Self::write(&blocks, Some(json.raw()), false))
+        Ok(Self::write(&blocks, Some(json.raw().get()), false))
     }
 
     /// A coded error: text `"<code>: <message>"`, its fields as `structuredContent`.
     pub fn error(error: &ToolError) -> Self {
-        let fields = to_raw_value(error).ok();
+        let fields = serde_json::to_string(error).ok();
         Self::write(&[Wire::Text(&error.to_string())], fields.as_deref(), true)
     }
 
@@ -114,15 +104,24 @@ impl ToolResult {
         self.raw
     }
 
-    fn write(content: &[Wire<'_>], structured_content: Option<&RawValue>, is_error: bool) -> Self {
-        // Nothing in these three fields can fail to be written; were that to change, the caller still gets an answer.
-        let room = content.iter().map(Wire::room).sum::<usize>()
-            + structured_content.map_or(0, |json| json.get().len());
+    fn write(content: &[Wire<'_>], structured_content: Option<&str>, is_error: bool) -> Self {
+        let room = content.iter().map(Wire::room).sum::<usize>() + structured_content.map_or(0, str::len);
         let mut text = Vec::with_capacity(room + 64);
-        match serde_json::to_writer(&mut text, &CallToolResult { content, structured_content, is_error }) {
-            Ok(()) => Self { raw: RawJson::object(text.into()), is_error },
-            Err(_) => Self { raw: RawJson::object(Bytes::from_static(b"null")), is_error: true },
+        text.extend_from_slice(br#"{"content":["#);
+        for (at, block) in content.iter().enumerate() {
+            if at > 0 {
+                text.push(b',');
+            }
+            block.write(&mut text);
         }
+        text.push(b']');
+        if let Some(json) = structured_content {
+            text.extend_from_slice(br#","structuredContent":"#);
+            text.extend_from_slice(json.as_bytes());
+        }
+        let end: &[u8] = if is_error { br#","isError":true}"# } else { br#","isError":false}"# };
+        text.extend_from_slice(end);
+        Self { raw: RawJson::object(text.into()), is_error }
     }
 }
 

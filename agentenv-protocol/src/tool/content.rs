@@ -4,7 +4,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 
 /// Whom a block of content is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -133,7 +132,7 @@ pub(super) enum Wire<'a> {
     /// Text to be escaped.
     Text(&'a str),
     /// Text that is a JSON string already.
-    RawText(&'a RawValue),
+    RawText(&'a str),
     /// A block as its author made it.
     Content(&'a Content),
 }
@@ -143,7 +142,7 @@ impl Wire<'_> {
     pub(super) fn room(&self) -> usize {
         let text = match self {
             Self::Text(text) => text.len() + text.len() / 4,
-            Self::RawText(text) => text.get().len(),
+            Self::RawText(text) => text.len(),
             Self::Content(content) => match &content.body {
                 Body::Text { text } => text.len() + text.len() / 4,
                 Body::Media { data, .. } => data.len(),
@@ -153,9 +152,33 @@ impl Wire<'_> {
         };
         text + 64
     }
+
+    /// Appends its JSON.
+    pub(super) fn write(&self, json: &mut Vec<u8>) {
+        const TEXT: &[u8] = br#"{"type":"text","text":"#;
+        // None of these can fail to be written.
+        match self {
+            Self::Text(text) => {
+                json.extend_from_slice(TEXT);
+                let _ = serde_json::to_writer(&mut *json, text);
+                json.push(b'}');
+            }
+            Self::RawText(text) => {
+                json.extend_from_slice(TEXT);
+                json.extend_from_slice(text.as_bytes());
+                json.push(b'}');
+            }
+            Self::Content(content) => {
+                let _ = serde_json::to_writer(json, &Block(content));
+            }
+        }
+    }
 }
 
-impl Serialize for Wire<'_> {
+/// A block as MCP writes it.
+struct Block<'a>(&'a Content);
+
+impl Serialize for Block<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -170,19 +193,7 @@ impl Serialize for Wire<'_> {
         }
 
         let mut map = serializer.serialize_map(None)?;
-        let content = match self {
-            Self::Text(text) => {
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", text)?;
-                return map.end();
-            }
-            Self::RawText(text) => {
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", text)?;
-                return map.end();
-            }
-            Self::Content(content) => content,
-        };
+        let content = self.0;
         match &content.body {
             Body::Text { text } => {
                 map.serialize_entry("type", "text")?;
