@@ -1,5 +1,7 @@
 //! A tool call on its way through the gateway, and what becomes of it. How it gets from one to the other is the pipeline's.
 
+use std::sync::Arc;
+
 use agentenv_protocol::context::Notify;
 use agentenv_protocol::error::{Applied, ToolError};
 use agentenv_protocol::json::RawJson;
@@ -31,7 +33,7 @@ pub struct ToolCall {
     /// The caller's role; [`DEFAULT_ROLE`] where it named none.
     pub role: String,
     /// The key that tells the caller's session from others, if it has one.
-    pub session: Option<String>,
+    pub session: Option<Arc<str>>,
     /// By which door it came.
     pub source: Source,
     /// Only a tool of the child of this index will do.

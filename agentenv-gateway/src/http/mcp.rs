@@ -40,6 +40,10 @@ impl Service for GatewayService {
         if self.access.asks_roles() { role(&self.access, headers) } else { Ok(None) }
     }
 
+    fn session_key(&self, given: &str) -> Arc<str> {
+        session_key(given)
+    }
+
     async fn list(&self, role: Option<&str>) -> Result<RawJson, Refusal> {
         Ok(self.instance.0.listing(role.unwrap_or(DEFAULT_ROLE), |tool| &tool.listing))
     }
@@ -68,6 +72,10 @@ impl Service for ChildService {
 
     fn role(&self, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
         role(&self.access, headers)
+    }
+
+    fn session_key(&self, given: &str) -> Arc<str> {
+        session_key(given)
     }
 
     async fn list(&self, role: Option<&str>) -> Result<RawJson, Refusal> {
@@ -103,7 +111,7 @@ async fn run(instance: &Instance, call: Call, only_child: Option<usize>) -> Resu
         arguments: call.arguments.unwrap_or_else(empty_object),
         meta: call.meta,
         role: call.role.unwrap_or_else(|| DEFAULT_ROLE.to_owned()),
-        session: call.session.as_deref().map(session_key),
+        session: call.session,
         source: Source::Mcp,
         only_child,
         notify: call.notify,
@@ -142,10 +150,10 @@ pub(crate) fn empty_object() -> Box<RawValue> {
 }
 
 /// What children know a session by: stable, and no use for entering it.
-pub(crate) fn session_key(id: &str) -> String {
+pub(crate) fn session_key(id: &str) -> Arc<str> {
     let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
     let half = digest.first_chunk().copied().unwrap_or_default();
-    format!("{:032x}", u128::from_be_bytes(half))
+    format!("{:032x}", u128::from_be_bytes(half)).into()
 }
 
 #[cfg(test)]
@@ -155,6 +163,6 @@ mod tests {
     #[test]
     fn a_session_is_known_by_the_first_half_of_a_digest() {
         // As `printf abc | sha256sum` has it.
-        assert_eq!(session_key("abc"), "ba7816bf8f01cfea414140de5dae2223");
+        assert_eq!(&*session_key("abc"), "ba7816bf8f01cfea414140de5dae2223");
     }
 }

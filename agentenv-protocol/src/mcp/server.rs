@@ -57,6 +57,12 @@ pub trait Service: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// What a tool is told of a caller's session, given the session's id or, in the stateless era, the key that the caller
+    /// gave. By default that itself. Asked once for a session that the endpoint keeps.
+    fn session_key(&self, given: &str) -> Arc<str> {
+        given.into()
+    }
+
     /// The tools that a role sees, as the text of a JSON array.
     ///
     /// # Errors
@@ -82,7 +88,7 @@ pub struct Call {
     pub meta: Option<Box<RawValue>>,
     /// The role by [`Service::role`].
     pub role: Option<String>,
-    /// The key of the caller's session, if it has one.
+    /// The caller's session by [`Service::session_key`], if it has one.
     pub session: Option<Arc<str>>,
     /// Where progress and log messages go, if anybody listens.
     pub notify: Option<Notify>,

@@ -21,7 +21,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its id, as callers are told apart by it.
+    /// What its callers are told apart by.
     pub(crate) key: Arc<str>,
     /// Whose it is, where callers show who they are.
     owner: Option<Box<str>>,
@@ -73,7 +73,24 @@ impl Session {
     }
 
     fn expired(&self, now: Instant) -> bool {
-        self.state(|s| s.calls.is_empty() && now.duration_since(s.used) >= SESSION_IDLE)
+        self.state(|s| s.expired(now))
+    }
+
+    /// Begins its idle time anew, unless it has expired.
+    fn touch(&self, now: Instant) -> bool {
+        self.state(|s| {
+            let live = !s.expired(now);
+            if live {
+                s.used = now;
+            }
+            live
+        })
+    }
+}
+
+impl State {
+    fn expired(&self, now: Instant) -> bool {
+        self.calls.is_empty() && now.duration_since(self.used) >= SESSION_IDLE
     }
 }
 
@@ -94,8 +111,8 @@ impl Sessions {
         with(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Opens a session, unless there are too many.
-    pub(crate) fn open(&self, owner: Option<&str>) -> Option<Uuid> {
+    /// Opens a session, unless there are too many. `key` makes its key of its id.
+    pub(crate) fn open(&self, owner: Option<&str>, key: impl FnOnce(&str) -> Arc<str>) -> Option<Uuid> {
         let now = Instant::now();
         self.inner(|inner| {
             let due = inner.swept.is_none_or(|at| now.duration_since(at) >= SWEEP);
@@ -111,7 +128,7 @@ impl Sessions {
             }
             let id = Uuid::new_v4();
             let state = State { used: now, log_level: None, calls: Vec::new() };
-            let key = id.to_string().into();
+            let key = key(&id.to_string());
             let session = Session { key, owner: owner.map(Into::into), state: Mutex::new(state) };
             inner.by_id.insert(id, Arc::new(session));
             Some(id)
@@ -122,16 +139,14 @@ impl Sessions {
     pub(crate) fn find(&self, id: &str, owner: Option<&str>) -> Option<Arc<Session>> {
         let id = Uuid::try_parse(id).ok()?;
         let now = Instant::now();
-        let session = self.inner(|inner| {
+        self.inner(|inner| {
             let session = inner.by_id.get(&id).filter(|session| session.owner.as_deref() == owner)?;
-            if session.expired(now) {
-                inner.by_id.remove(&id);
-                return None;
+            if session.touch(now) {
+                return Some(Arc::clone(session));
             }
-            Some(Arc::clone(session))
-        })?;
-        session.state(|s| s.used = now);
-        Some(session)
+            inner.by_id.remove(&id);
+            None
+        })
     }
 
     /// Ends a session and cancels its calls. Whether there was one.
@@ -157,19 +172,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn idle_sessions_go() {
         let sessions = Sessions::default();
-        let ids: Vec<_> = (0..10_000).map(|_| sessions.open(None).unwrap()).collect();
+        let ids: Vec<_> = (0..10_000).map(|_| sessions.open(None, |id| id.into()).unwrap()).collect();
         tokio::time::advance(SESSION_IDLE - Duration::from_secs(1)).await;
         assert!(sessions.find(&ids[0].to_string(), None).is_some());
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(sessions.find(&ids[1].to_string(), None).is_none());
-        sessions.open(None).unwrap();
+        sessions.open(None, |id| id.into()).unwrap();
         assert_eq!(sessions.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_keeps_its_session() {
         let sessions = Sessions::default();
-        let id = sessions.open(None).unwrap().to_string();
+        let id = sessions.open(None, |id| id.into()).unwrap().to_string();
         let session = sessions.find(&id, None).unwrap();
         session.begin("1".into(), &CancellationToken::new());
         tokio::time::advance(SESSION_IDLE * 2).await;
@@ -181,15 +196,15 @@ mod tests {
     async fn the_number_is_bounded() {
         let sessions = Sessions::default();
         for _ in 0..SESSION_LIMIT {
-            sessions.open(None).unwrap();
+            sessions.open(None, |id| id.into()).unwrap();
         }
-        assert!(sessions.open(None).is_none());
+        assert!(sessions.open(None, |id| id.into()).is_none());
     }
 
     #[tokio::test]
     async fn cancels_by_id_and_at_the_end() {
         let sessions = Sessions::default();
-        let id = sessions.open(None).unwrap().to_string();
+        let id = sessions.open(None, |id| id.into()).unwrap().to_string();
         let session = sessions.find(&id, None).unwrap();
         let (a, b) = (CancellationToken::new(), CancellationToken::new());
         session.begin("1".into(), &a);
@@ -203,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn anothers_session_is_none() {
         let sessions = Sessions::default();
-        let id = sessions.open(Some("a")).unwrap().to_string();
+        let id = sessions.open(Some("a"), |id| id.into()).unwrap().to_string();
         assert!(sessions.find(&id, None).is_none() && sessions.find(&id, Some("b")).is_none());
         assert!(!sessions.close(&id, Some("b")) && sessions.find(&id, Some("a")).is_some());
         assert!(sessions.close(&id, Some("a")));

@@ -91,7 +91,7 @@ impl<S: Service> Endpoint<S> {
             Ok(owner) => owner,
             Err(refusal) => return answer::refuse(incoming.id, &refusal),
         };
-        let Some(id) = self.sessions.open(owner.as_deref()) else {
+        let Some(id) = self.sessions.open(owner.as_deref(), |id| self.service.session_key(id)) else {
             let refusal =
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, rpc::SERVER_ERROR, "too many sessions");
             let mut response = answer::refuse(incoming.id, &refusal);
@@ -124,7 +124,7 @@ impl<S: Service> Endpoint<S> {
             Err(()) => return Err(not_found()),
         };
         if self.options.foreign_sessions {
-            return Ok((id.into(), None));
+            return Ok((self.service.session_key(id), None));
         }
         let owner = self.service.session_owner(headers)?;
         self.sessions

@@ -1,7 +1,5 @@
 //! The stateless protocol: each message says all there is to know, in its headers and its `_meta`, which must agree.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, Response, StatusCode};
@@ -51,7 +49,7 @@ impl<S: Service> Endpoint<S> {
     async fn stateless_call(&self, incoming: &Incoming<'_>) -> Response<Body> {
         let call = stateless_session(incoming.headers)
             .map_err(Refusal::bad_request)
-            .and_then(|session| self.call_of(incoming, session.map(Arc::from)));
+            .and_then(|session| self.call_of(incoming, session.map(|given| self.service.session_key(given))));
         match call {
             Ok(call) => {
                 let log_level = incoming.log_level();
