@@ -4,11 +4,12 @@
 //!    changelog before · 7. the child · 8. the changelog after · 9. the result or the failure is written · 10. the turn is
 //!    given back · 11. triggers see it · 12. barriers hold the answer · 13. the answer
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use agentenv_protocol::error::Applied;
 use agentenv_protocol::json::{Members, ObjectWriter, RawJson};
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
@@ -275,9 +276,10 @@ fn outcome(answer: Result<&RawJson, &CallError>) -> CallOutcome {
 /// Whether a result says of itself that it is an error.
 pub(crate) fn is_error(result: &RawJson) -> bool {
     const MEMBER: &str = "\"isError\"";
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MEMBER));
     let text = result.as_str();
     // Most results say no such thing of anything in them, which takes less to see than whose member it is.
-    let may_be = memchr::memmem::find_iter(text.as_bytes(), MEMBER).any(|at| {
+    let may_be = FINDER.find_iter(text.as_bytes()).any(|at| {
         let value = text[at + MEMBER.len()..].trim_start().strip_prefix(':');
         value.is_some_and(|value| value.trim_start().starts_with("true"))
     });

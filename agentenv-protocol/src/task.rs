@@ -15,8 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// cutting it: dropped before its end, it goes on in a task of its own. Either way the tracker counts it, until its end.
 pub struct RunToEnd<T: Send + 'static> {
     work: Option<BoxFuture<'static, Result<T, Panicked>>>,
-    tracker: TaskTracker,
-    _counted: TaskTrackerToken,
+    counted: TaskTrackerToken,
 }
 
 /// The work panicked. What it said is in the log, where the panic hook put it.
@@ -28,7 +27,7 @@ impl<T: Send + 'static> RunToEnd<T> {
     /// Work that begins when it is first awaited, or when this is dropped.
     pub fn new(work: impl Future<Output = T> + Send + 'static, tracker: &TaskTracker) -> Self {
         let work = AssertUnwindSafe(work).catch_unwind().map(|ended| ended.map_err(|_panic| Panicked));
-        Self { work: Some(work.boxed()), tracker: tracker.clone(), _counted: tracker.token() }
+        Self { work: Some(work.boxed()), counted: tracker.token() }
     }
 }
 
@@ -49,7 +48,7 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
         if let Some(work) = self.work.take()
             && let Ok(runtime) = Handle::try_current()
         {
-            self.tracker.spawn_on(work, &runtime);
+            self.counted.task_tracker().spawn_on(work, &runtime);
         }
     }
 }

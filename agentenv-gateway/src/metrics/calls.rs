@@ -46,6 +46,10 @@ impl Calls {
         let tool = if outcome == CallOutcome::UnknownTool { OTHER } else { tool };
         {
             let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            // Most calls have been counted under their own names before.
+            if table.count(tool, role, outcome, took) {
+                return;
+            }
             let (tool, role) = table.labels(tool, role);
             if table.count(tool, role, outcome, took) {
                 return;

@@ -309,13 +309,16 @@ impl Writer {
     }
 
     fn publish(&self) {
-        self.board.tip.send_modify(|tip| {
+        let tips = &self.board.tip;
+        tips.send_if_modified(|tip| {
             if tip.file != self.file {
                 tip.file = self.file;
                 tip.storage = Arc::clone(&self.storage);
             }
             tip.len = self.len;
             tip.last = self.last;
+            // Who looks for the first time only now finds it without being told; telling nobody takes time, too.
+            tips.receiver_count() > 0
         });
     }
 

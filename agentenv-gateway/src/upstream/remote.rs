@@ -108,16 +108,17 @@ impl Remote {
 /// child. A result that says that it is anything but whole stays as it is.
 fn without_era(result: RawJson) -> RawJson {
     static ADDED: LazyLock<[Finder<'static>; 2]> =
-        LazyLock::new(|| ["\"resultType\"", META_PROTOCOL_PREFIX].map(Finder::new));
+        LazyLock::new(|| [META_PROTOCOL_PREFIX, "\"resultType\""].map(Finder::new));
+    let [meta, kind] = &*ADDED;
     let text = result.as_str();
-    let ours = text.strip_prefix(r#"{"resultType":"complete","#);
-    let rest = ours.unwrap_or(text).as_bytes();
-    if ADDED.iter().all(|added| added.find(rest).is_none()) {
-        // What our own servers add comes first and is all they add.
-        return match ours {
-            Some(rest) => RawJson::object(["{", rest].concat().into()),
-            None => result,
-        };
+    if meta.find(text.as_bytes()).is_none() {
+        // What our own servers add comes first.
+        if let Some(rest) = text.strip_prefix(r#"{"resultType":"complete","#) {
+            return RawJson::object(["{", rest].concat().into());
+        }
+        if kind.find(text.as_bytes()).is_none() {
+            return result;
+        }
     }
     let Ok(members) = Members::of(text) else { return result };
     if members.get("resultType").is_some_and(|kind| kind.get() != r#""complete""#) {

@@ -120,19 +120,25 @@ pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
     if values.peek().is_none() {
         return Accepts { json: true, events: true };
     }
-    for entry in values.filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')) {
-        let mut parts = entry.split(';').map(str::trim);
-        let range = parts.next().unwrap_or_default();
-        let refused = parts.any(|p| {
-            let quality = p.strip_prefix("q=").or_else(|| p.strip_prefix("Q="));
-            quality.and_then(|q| q.trim().parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
-        });
-        if refused {
-            continue;
+    for value in values {
+        // What MCP's clients send, word for word: nothing can be more.
+        if value == "application/json, text/event-stream" {
+            return Accepts { json: true, events: true };
         }
-        let is = |kind: &&str| range.eq_ignore_ascii_case(kind);
-        found.json |= ["*/*", "application/*", "application/json"].iter().any(is);
-        found.events |= ["*/*", "text/*", "text/event-stream"].iter().any(is);
+        for entry in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = entry.split(';').map(str::trim);
+            let range = parts.next().unwrap_or_default();
+            let refused = parts.any(|p| {
+                let quality = p.strip_prefix("q=").or_else(|| p.strip_prefix("Q="));
+                quality.and_then(|q| q.trim().parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
+            });
+            if refused {
+                continue;
+            }
+            let is = |kind: &&str| range.eq_ignore_ascii_case(kind);
+            found.json |= ["*/*", "application/*", "application/json"].iter().any(is);
+            found.events |= ["*/*", "text/*", "text/event-stream"].iter().any(is);
+        }
     }
     found
 }

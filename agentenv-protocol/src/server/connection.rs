@@ -177,7 +177,9 @@ impl http_body::Body for Watched {
 struct Timed<S> {
     stream: S,
     activity: Arc<Activity>,
-    /// When the head under way began.
+    /// Whether something of a head has come.
+    came: bool,
+    /// Since when the rest of it is waited for.
     begun: Option<Instant>,
     /// Goes off when the time may be over, which is then looked at: it is not moved with each request.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -185,7 +187,7 @@ struct Timed<S> {
 
 impl<S> Timed<S> {
     fn new(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, begun: None, alarm: None }
+        Self { stream, activity, came: false, begun: None, alarm: None }
     }
 
     /// When what is waited for must have come; `None` while a request is being answered.
@@ -223,12 +225,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if self.activity.silent_since().is_none() {
             // What comes now is no head.
-            self.begun = None;
-        } else if self.begun.is_none() && buf.filled().len() > before {
-            self.begun = Some(Instant::now());
+            (self.came, self.begun) = (false, None);
+        } else if buf.filled().len() > before {
+            self.came = true;
         }
         if read.is_ready() {
             return read;
+        }
+        // Most heads come at once, and are never waited for.
+        if self.came && self.begun.is_none() {
+            self.begun = Some(Instant::now());
         }
         ready!(self.poll_late(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "a request took too long to come")))

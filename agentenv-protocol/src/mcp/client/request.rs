@@ -103,9 +103,10 @@ impl<'a> Outgoing<'a> {
         if matches!(era, Era::Stateless { .. }) {
             headers.insert(MCP_METHOD, HeaderValue::from_static(self.method));
             let name = self.name.map(wrap_base64).and_then(|name| HeaderValue::try_from(name).ok());
-            if let Some(name) = name {
-                headers.insert(MCP_NAME, name);
-            }
+            match name {
+                Some(name) => headers.insert(MCP_NAME, name),
+                None => headers.remove(MCP_NAME),
+            };
         }
         headers
     }
@@ -138,6 +139,11 @@ pub(super) fn base_headers(
     headers.insert(MCP_VERSION, HeaderValue::from_static(version));
     if let Some(session) = session {
         headers.insert(MCP_SESSION, session);
+    }
+    if version == STATELESS {
+        // Every request fills these in. A copy of the headers has no room but for what is in them.
+        headers.insert(MCP_METHOD, HeaderValue::from_static(""));
+        headers.insert(MCP_NAME, HeaderValue::from_static(""));
     }
     headers
 }
@@ -189,11 +195,16 @@ mod tests {
 
     #[test]
     fn stateless_headers_copy_method_and_name() {
-        let base = base_headers(&HeaderMap::new(), &HeaderValue::from_static("h"), STATELESS, None);
+        let base = |version| base_headers(&HeaderMap::new(), &HeaderValue::from_static("h"), version, None);
         let outgoing = Outgoing { name: Some("josé"), ..call(&[], "", false) };
-        let headers = outgoing.headers(&base, &Era::stateless("g", "1"));
+        let era = Era::stateless("g", "1");
+        let headers = outgoing.headers(&base(STATELESS), &era);
         assert_eq!(headers[MCP_METHOD], "tools/call");
         assert_eq!(headers[MCP_NAME], "=?base64?am9zw6k=?=");
-        assert!(outgoing.headers(&base, &Era::Session).get(MCP_METHOD).is_none());
+        let headers = Outgoing::new("tools/list", &[]).headers(&base(STATELESS), &era);
+        assert_eq!(headers[MCP_METHOD], "tools/list");
+        assert!(!headers.contains_key(MCP_NAME));
+        let headers = outgoing.headers(&base("2025-11-25"), &Era::Session);
+        assert!(!headers.contains_key(MCP_METHOD) && !headers.contains_key(MCP_NAME));
     }
 }
