@@ -84,7 +84,13 @@ impl Bench {
         Ok(served)
     }
 
-    /// Our gateway in front of servers.
+    /// Our gateway in front of servers, told of nothing else: its trajectory goes with it.
+    pub(crate) async fn plain_gateway(&self, children: &[(&str, SocketAddr)]) -> anyhow::Result<Served> {
+        let program = self.ours().await?.gateway();
+        self.start_gateway(program, children).await
+    }
+
+    /// The same with a trajectory of its own, as all gateways that are compared with others have.
     pub(crate) async fn gateway(&self, children: &[(&str, SocketAddr)]) -> anyhow::Result<Served> {
         let program = self.ours().await?.gateway();
         self.gateway_of(program, children).await
@@ -96,7 +102,7 @@ impl Bench {
         self.gateway_of(program, children).await
     }
 
-    /// A gateway, started with the environment variables of contract 3.1 and a trajectory of its own.
+    /// A gateway with a trajectory of its own.
     pub(crate) async fn gateway_of(
         &self,
         program: Program,
@@ -113,6 +119,15 @@ impl Bench {
         children: &[(&str, SocketAddr)],
         trajectory: &Path,
     ) -> anyhow::Result<Served> {
+        self.start_gateway(program.variable("GATEWAY_TRAJECTORY_FILE", trajectory), children).await
+    }
+
+    /// Starts a gateway with the environment variables of contract 3.1.
+    async fn start_gateway(
+        &self,
+        program: Program,
+        children: &[(&str, SocketAddr)],
+    ) -> anyhow::Result<Served> {
         let address = free_address()?;
         let (mut servers, mut proxied) = (String::new(), String::new());
         for (name, address) in children {
@@ -123,8 +138,7 @@ impl Bench {
             .listening(address)
             .variable("MCP_SERVER_NAME", "office")
             .variable("INTERNAL_MCP_SERVERS", servers.trim_end_matches(','))
-            .variable("REST_PROXY_URLS", proxied.trim_end_matches(','))
-            .variable("GATEWAY_TRAJECTORY_FILE", trajectory);
+            .variable("REST_PROXY_URLS", proxied.trim_end_matches(','));
         self.start(program, address, "/state").await
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 use tokio::task::JoinSet;
 
+use crate::cores::Reserved;
 use crate::http::Connection;
 use crate::process::Watched;
 
@@ -54,6 +55,7 @@ impl Load {
 
     /// Opens the connections, warms them up, and measures for a time.
     pub(crate) async fn round(&self, time: Duration) -> anyhow::Result<Round> {
+        let _reserved = Reserved::for_process(self.watched.id())?;
         let round = async {
             let mut callers = Vec::with_capacity(self.requests.len());
             for request in &self.requests {

@@ -3,6 +3,7 @@
 //! something is slow.
 
 mod bench;
+mod cores;
 mod groups;
 mod http;
 mod load;

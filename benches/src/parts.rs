@@ -60,10 +60,10 @@ pub(crate) const CHILD_TOOLS: &str = "BENCH_CHILD_TOOLS";
 /// A word that a description of the children's tools holds.
 pub(crate) const CHILD_WORD: &str = "benchmark";
 
-/// What a part runs on: one thread where it stands for the gateway or for the load, which have one.
+/// What a part runs on: one thread where it stands for the email server, the gateway or the load, which have one.
 pub(crate) fn runtime(part: &str) -> std::io::Result<Runtime> {
     let mut builder = match part {
-        DRIVE | RELAY | STAGES => Builder::new_current_thread(),
+        BARE | DRIVE | RELAY | STAGES => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
     builder.enable_all().build()

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 
+use crate::cores;
 use crate::http::{once, request};
 
 /// How long a process may take to come up.
@@ -84,6 +85,7 @@ impl Program {
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {}", self.name))?;
+        cores::begun(child.id());
         Ok(Process { name: self.name, child, log, started })
     }
 }
@@ -153,6 +155,7 @@ impl Drop for Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        cores::ended(self.child.id());
     }
 }
 
@@ -164,6 +167,11 @@ impl Watched {
     /// The benchmark itself.
     pub(crate) fn this() -> Self {
         Self(std::process::id())
+    }
+
+    /// Its id.
+    pub(crate) fn id(self) -> u32 {
+        self.0
     }
 
     /// Processor time so far, in user and kernel mode, of all its threads.

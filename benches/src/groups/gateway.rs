@@ -29,7 +29,7 @@ pub(super) async fn run(bench: &Bench, report: &mut Report) -> anyhow::Result<()
     let ours = bench.gateway(&children).await?;
 
     in_process(bench, report).await?;
-    straight(bench, report, &server, &ours).await?;
+    straight(bench, report, &server, &ours, &children).await?;
     python(bench, report, &ours, &children).await?;
     relay(bench, report, &server, &ours, &children).await?;
     mcp_proxy(bench, report, &ours, server.address).await?;
@@ -39,14 +39,31 @@ pub(super) async fn run(bench: &Bench, report: &mut Report) -> anyhow::Result<()
     memory::run(bench, report, &children).await
 }
 
-async fn straight(bench: &Bench, report: &mut Report, server: &Served, ours: &Served) -> anyhow::Result<()> {
-    let through = ours.searches("our gateway", CALLERS).await?;
-    let straight = server.searches("our server", CALLERS).await?;
-    let [through, straight] = compare(bench.plan, [&through, &straight]).await?;
+async fn straight(
+    bench: &Bench,
+    report: &mut Report,
+    server: &Served,
+    ours: &Served,
+    children: &[(&str, SocketAddr)],
+) -> anyhow::Result<()> {
+    let plain = bench.plain_gateway(children).await?;
+    let loads = [
+        plain.searches("our gateway", CALLERS).await?,
+        ours.searches("our gateway with a trajectory file", CALLERS).await?,
+        server.searches("our server", CALLERS).await?,
+    ];
+    let [plain, through, straight] = compare(bench.plan, loads.each_ref()).await?;
     rates(
         report,
         "calls/s through over straight",
         Target::AtLeast(0.4),
+        ("through", &plain),
+        ("straight", &straight),
+    );
+    rates(
+        report,
+        "the same with a trajectory file",
+        Target::None,
         ("through", &through),
         ("straight", &straight),
     );
