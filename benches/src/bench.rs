@@ -21,6 +21,7 @@ pub(crate) const CALLERS: usize = 8;
 /// One run of the benchmark.
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
+    packages: Vec<&'static str>,
     folder: TempDir,
     ours: OnceCell<Ours>,
     python: OnceCell<Python>,
@@ -28,9 +29,11 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(plan: Plan) -> anyhow::Result<Self> {
+    /// One that measures the programs of these packages.
+    pub(crate) fn new(plan: Plan, packages: Vec<&'static str>) -> anyhow::Result<Self> {
         Ok(Self {
             plan,
+            packages,
             folder: tempfile::tempdir()?,
             ours: OnceCell::new(),
             python: OnceCell::new(),
@@ -44,7 +47,7 @@ impl Bench {
     }
 
     pub(crate) async fn ours(&self) -> anyhow::Result<&Ours> {
-        self.ours.get_or_try_init(async || Ours::prepare()).await
+        self.ours.get_or_try_init(async || Ours::prepare(&self.packages)).await
     }
 
     pub(crate) async fn python(&self) -> anyhow::Result<&Python> {

@@ -14,6 +14,17 @@ use crate::rounds::Figures;
 /// The groups, in the order in which they run.
 pub(crate) const NAMES: [&str; 5] = ["server", "gateway", "triggers", "store", "company"];
 
+/// The packages whose programs a group measures. An example is always among them: it asks for the features that all of the
+/// workspace is built with, without which the gateway would be compiled once more (see `tests/workspace-hack`).
+pub(crate) fn packages(name: &str) -> &'static [&'static str] {
+    match name {
+        "server" => &["email"],
+        "store" => &["agentenv-gateway", "company", "email"],
+        "company" => &["company"],
+        _ => &["agentenv-gateway", "email"],
+    }
+}
+
 /// Measures a group. What was measured before a failure is in the report.
 pub(crate) async fn run(name: &str, bench: &Bench, report: &mut Report) -> anyhow::Result<()> {
     match name {

@@ -1,4 +1,4 @@
-//! The project's benchmarks: `cargo run --release -p agentenv-benches -- [--quick] [group…]`. Every figure is a ratio taken
+//! The project's benchmarks: `cargo run --profile dist -p agentenv-benches -- [--quick] [group…]`. Every figure is a ratio taken
 //! in one run on this machine, or a number held to a limit, with what is behind it beside it. Nothing here fails because
 //! something is slow.
 
@@ -26,6 +26,19 @@ use crate::rounds::Plan;
 
 const USAGE: &str = "usage: agentenv-benches [--quick] [--rounds N] [--seconds S] [group…]";
 
+const HELP: &str = "
+Measures the project's programs, building and installing first what is missing. Without a group all run, in this order:
+  server      the email server, called straight, beside a bare handler and the Python SDK
+  gateway     calls through the gateway, beside going straight, a bare relay, the Python gateway and mcp-proxy
+  triggers    what armed triggers cost a call, and the gateway at rest
+  store       what the state store costs a call; reading its changes; resetting the wiki
+  company     sixteen servers in one process: how soon they are ready, what they hold
+
+  --quick       one round of a tenth of a second each: whether all of it runs; the figures mean nothing
+  --rounds N    how often each load is measured (5)
+  --seconds S   how long each time (1)
+  --help        this text";
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let outcome = match arguments.peek().and_then(|first| first.to_str()) {
@@ -34,6 +47,10 @@ fn main() -> ExitCode {
             let part = part.to_string_lossy();
             parts::runtime(&part)?.block_on(parts::run(&part))
         }),
+        Some("--help" | "-h") => {
+            println!("{USAGE}\n{HELP}");
+            Ok(())
+        }
         _ => measure(),
     };
     match outcome {
@@ -57,7 +74,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Wanted>
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             // Enough to see that all of it runs.
-            "--quick" => plan = Plan { rounds: 1, time: Duration::from_millis(200) },
+            "--quick" => plan = Plan { rounds: 1, time: Duration::from_millis(100) },
             "--rounds" => {
                 plan.rounds = arguments.next().and_then(|number| number.parse().ok()).context(USAGE)?
             }
@@ -92,7 +109,11 @@ fn measure() -> anyhow::Result<()> {
 }
 
 async fn all(wanted: Wanted) -> anyhow::Result<()> {
-    let bench = Bench::new(wanted.plan)?;
+    let mut packages: Vec<&str> =
+        wanted.groups.iter().flat_map(|group| groups::packages(group)).copied().collect();
+    packages.sort_unstable();
+    packages.dedup();
+    let bench = Bench::new(wanted.plan, packages)?;
     let (mut misses, mut failed) = (0, Vec::new());
     for group in &wanted.groups {
         eprintln!("{group}");

@@ -15,22 +15,28 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Builds the packages that are measured.
-    pub(crate) fn prepare() -> anyhow::Result<Self> {
+    /// Builds the packages that are measured, with the profile that this program was built with.
+    pub(crate) fn prepare(packages: &[&str]) -> anyhow::Result<Self> {
         let folder = this_program()?.parent().context("a program in a folder")?.to_owned();
+        // cargo keeps a profile's programs in a folder of its name; the one of `dev` is called `debug`.
+        let profile = match folder.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        if profile != "dist" {
+            eprintln!("this is the profile '{profile}', not 'dist': its figures mean nothing");
+        }
+        eprintln!("building what is measured: {} (profile {profile})", packages.join(", "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.current_dir(root()).args(["build", "--quiet", "--bins"]);
-        if cfg!(debug_assertions) {
-            eprintln!("this is a debug build: its figures mean nothing");
-        } else {
-            command.arg("--release");
-        }
-        for package in PACKAGES {
+        command.current_dir(root()).args(["build", "--locked", "--bins", "--profile", profile]);
+        for package in packages {
             command.args(["-p", package]);
         }
         run(&mut command).context("building what is measured")?;
-        ensure!(folder.join("agentenv-gateway").exists(), "the binaries are not in {}", folder.display());
+        for package in packages {
+            ensure!(folder.join(package).exists(), "{package} was built, and is not in {}", folder.display());
+        }
         Ok(Self { folder })
     }
 
@@ -51,6 +57,3 @@ impl Ours {
         Program::new("gateway", self.folder.join("agentenv-gateway"))
     }
 }
-
-/// The packages whose binaries are measured, and this one: so their dependencies are the very ones that it was built with.
-const PACKAGES: &[&str] = &["agentenv-benches", "agentenv-gateway", "company", "email"];
